@@ -1,0 +1,62 @@
+# `make demo` and `make test` do all the set-up: Python (3.11 or later), pip and make are enough.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# Extras of pyproject.toml to install. None of them brings CUDA unless asked for: `make test EXTRAS=dev,cuda`.
+EXTRAS ?= dev
+WORKERS ?= 2
+
+# Data sets are looked for in the folder WISHFLOW_DATA; tests that need it skip where there is none.
+ifeq ($(origin WISHFLOW_DATA),undefined)
+ifneq ($(wildcard ../shared/data),)
+export WISHFLOW_DATA := $(abspath ../shared/data)
+endif
+endif
+
+# Compiled programs are kept between runs.
+export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.jax_cache
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.5
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-all lint format types
+
+help:
+	@echo "make demo      the models side by side on simulated data (figures in demo_output/)"
+	@echo "make test      the tests, without the slow ones"
+	@echo "make test-all  all tests"
+	@echo "make lint      ruff (lint and format) and the type checker, changing nothing"
+	@echo "make format    let ruff repair and format the code"
+	@echo "make types     the type checker alone"
+	@echo "make install   the virtual environment alone ($(VENV))"
+
+install: $(STAMP)
+
+# Where the venv module cannot bring pip (some Linux distributions split it off), the pip at hand installs one.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "wishflow needs Python 3.11 or later, but $(PYTHON) is " + sys.version.split()[0] + "; name another one: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV) || { $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install pip; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/python -m wishflow.cli demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(ARGS)
+
+test-all: $(STAMP)
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(STAMP)
+	$(BIN)/mypy

@@ -1,0 +1,1 @@
+"""SDEs with Wishart diffusions, learnt by variational inference."""

@@ -1,0 +1,347 @@
+"""Callbacks of training: one event per chunk of steps. Progress bar, CSV log, early stop.
+
+Training calls `on_start` at the start of each phase, `on_chunk` after each compiled chunk of steps and `on_end` once,
+when the whole fit is over, also when it ended in an error: `with CallbackList(callbacks) as callbacks:` sees to that.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from .errors import OptionError
+from .files import write_bytes_atomic
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ChunkEvent:
+    """What happened in one chunk of training steps.
+
+    `step` steps of the planned `n_steps` of this phase are done. `records` holds one entry for each of the K steps of
+    the chunk, shaped (K,) or (K, ...): "bound" (the objective, summed over the data), "noise" (standard deviation of
+    the observations) and other named parts. `seconds` counts from the start of the fit. With `fit_many` an event is
+    about one of its models.
+    """
+
+    phase: str
+    step: int
+    n_steps: int
+    records: Mapping[str, np.ndarray]
+    seconds: float
+    model_index: int = 0
+    n_models: int = 1
+
+
+@runtime_checkable
+class Callback(Protocol):
+    """What training calls. Subclasses override what they need; any class with these three methods will do."""
+
+    def on_start(self, phase: str, n_steps: int) -> None:
+        """A phase of at most `n_steps` steps begins."""
+        return None
+
+    def on_chunk(self, event: ChunkEvent) -> bool | None:
+        """A chunk is done; True asks training to stop (the phase, and only for the model the event is about)."""
+        return None
+
+    def on_end(self) -> None:
+        """The fit is over, for whatever reason. May be called twice, and without a start."""
+        return None
+
+
+class CallbackList:
+    """Several callbacks as one; as a context manager it calls `on_end` on all of them whatever happens inside."""
+
+    def __init__(self, callbacks: Callback | Iterable[Callback] | None = None) -> None:
+        if callbacks is None:
+            callbacks = ()
+        self.callbacks = (callbacks,) if isinstance(callbacks, Callback) else _as_tuple(callbacks)
+        for callback in self.callbacks:
+            if not isinstance(callback, Callback) or isinstance(callback, type):
+                raise OptionError(
+                    f"callbacks holds {callback!r}; expected objects with the methods on_start, on_chunk and on_end, "
+                    "such as wishflow.callbacks.CSVLog('log.csv')."
+                )
+
+    def on_start(self, phase: str, n_steps: int) -> None:
+        for callback in self.callbacks:
+            callback.on_start(phase, n_steps)
+
+    def on_chunk(self, event: ChunkEvent) -> bool:
+        """Whether any callback asks to stop; every one of them sees the event."""
+        return any([bool(callback.on_chunk(event)) for callback in self.callbacks])
+
+    def on_end(self) -> None:
+        errors = []
+        for callback in self.callbacks:
+            try:
+                callback.on_end()
+            except Exception as error:  # the others must still close their files and lines
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def __enter__(self) -> CallbackList:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.on_end()
+
+
+def _as_tuple(callbacks: Any) -> tuple[Any, ...]:
+    return tuple(callbacks) if isinstance(callbacks, Iterable) else (callbacks,)
+
+
+# --- early stop ------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class EarlyStop(Callback):
+    """Stop after `patience` chunks in a row whose mean bound is not above the best one so far by more than `min_delta`.
+
+    A bound that is not a number is no improvement. Each phase, and each model of `fit_many`, is judged by itself.
+    """
+
+    patience: int = 10
+    min_delta: float = 0.0
+    _progress: dict[int, tuple[float, int]] = dataclasses.field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        if isinstance(self.patience, bool) or int(self.patience) != self.patience or self.patience < 1:
+            raise OptionError(f"patience={self.patience!r} given to EarlyStop; expected a whole number of at least 1.")
+        if not self.min_delta >= 0:
+            raise OptionError(f"min_delta={self.min_delta!r} given to EarlyStop; expected a number of at least 0.")
+
+    def on_start(self, phase: str, n_steps: int) -> None:
+        self._progress = {}
+
+    def on_chunk(self, event: ChunkEvent) -> bool:
+        if "bound" not in event.records:
+            raise OptionError(
+                f"EarlyStop needs the record 'bound', but phase {event.phase!r} has {sorted(event.records)}."
+            )
+        bound = float(np.mean(event.records["bound"]))
+        # Before the first chunk there is no best one it could fail to beat: it starts the count at 0, not at 1.
+        best, waited = self._progress.get(event.model_index, (-np.inf, -1))
+        improved = bound > best + self.min_delta
+        self._progress[event.model_index] = (bound, 0) if improved else (best, waited + 1)
+        return not improved and waited + 1 >= self.patience
+
+
+# --- CSV log ---------------------------------------------------------------------------------
+
+_KEYS = ("phase", "model", "step", "seconds")
+
+
+class CSVLog(Callback):
+    """One row per training step: phase, model, step, seconds at the end of its chunk, and every record.
+
+    Numbers are written so that they read back exactly. A record with several entries a step fills the columns
+    `name[0]`, `name[1]`, ... Columns that first appear in a later phase are added to the file, empty before. A new fit
+    starts the file anew, or goes on with it where `append` is true.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], append: bool = False) -> None:
+        self.path, self.append = path, append
+        self._columns: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"CSVLog({str(self.path)!r}, append={self.append})"
+
+    def on_start(self, phase: str, n_steps: int) -> None:
+        if self._columns:  # a later phase of the same fit
+            return
+        old = _read_rows(Path(self.path)) if self.append and Path(self.path).exists() else []
+        self._columns = old[0] if old else list(_KEYS)
+        if not old:
+            write_bytes_atomic(self.path, _csv_text([self._columns]).encode())
+
+    def on_chunk(self, event: ChunkEvent) -> None:
+        if not self._columns:
+            self.on_start(event.phase, event.n_steps)
+        table = _step_table(event.records)
+        self._widen([name for name in table if name not in self._columns])
+        n_rows = len(next(iter(table.values()), ()))
+        fixed = {"phase": event.phase, "model": event.model_index, "seconds": event.seconds}
+        rows = []
+        for i in range(n_rows):
+            row = {**fixed, "step": event.step - n_rows + i + 1, **{name: column[i] for name, column in table.items()}}
+            rows.append([row.get(name, "") for name in self._columns])
+        # Opened for each chunk: an object with an open file could be neither copied nor pickled.
+        with open(self.path, "a", newline="", encoding="utf-8") as file:
+            file.write(_csv_text(rows))
+
+    def on_end(self) -> None:
+        self._columns = []
+
+    def _widen(self, names: list[str]) -> None:
+        """Add columns to the file, empty in the rows that are there."""
+        if not names:
+            return
+        self._columns = [*self._columns, *names]
+        _, *rows = _read_rows(Path(self.path))
+        padded = [row + [""] * (len(self._columns) - len(row)) for row in rows]
+        write_bytes_atomic(self.path, _csv_text([self._columns, *padded]).encode())
+
+
+def _read_rows(path: Path) -> list[list[str]]:
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
+def _csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def _step_table(records: Mapping[str, np.ndarray]) -> dict[str, list[Any]]:
+    """Named columns of one plain number per step; a record shaped (K, ...) gives one column per entry."""
+    columns: dict[str, list[Any]] = {}
+    for name, record in records.items():
+        matrix = np.asarray(record)
+        matrix = matrix.reshape(matrix.shape[0], -1)
+        width = matrix.shape[1]
+        for j in range(width):
+            columns[name if width == 1 else f"{name}[{j}]"] = matrix[:, j].tolist()
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"records of one chunk must have one entry per step each, but their lengths are {lengths}.")
+    return columns
+
+
+# --- progress bar ----------------------------------------------------------------------------
+
+
+class ProgressBar(Callback):
+    """One line on the terminal: phase, step, bound, noise and time left; it follows the fit through its phases.
+
+    The bound is shown per point where `n_points` is given. The line goes to standard error, or to the `console` of rich
+    that is given. Where that is no terminal (a file, a pipe, a notebook), one plain line is printed at the end.
+    """
+
+    def __init__(self, n_points: int | None = None, console: Console | None = None) -> None:
+        self.n_points, self.console = n_points, console
+        self._clear()
+
+    def __repr__(self) -> str:
+        return f"ProgressBar(n_points={self.n_points})"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ProgressBar:
+        return ProgressBar(self.n_points, self.console)  # a bar being drawn, and a console, cannot be copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**ProgressBar(self.n_points).__dict__}  # nor pickled
+
+    def _clear(self) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+        self._started: Console | None = None
+        self._last: ChunkEvent | None = None
+        self._mark: tuple[int, float] | None = None
+
+    def on_start(self, phase: str, n_steps: int) -> None:
+        self._mark = None
+        if self._started is None:
+            self._started = self.console if self.console is not None else _standard_error()
+            if self._started.is_terminal and not self._started.is_dumb_terminal:
+                self._bar = _make_bar(self._started)
+                self._task = self._bar.add_task(phase, total=n_steps, report="")
+                self._bar.start()
+        if self._bar is not None:
+            self._bar.reset(self._task, total=n_steps, description=phase, report="")
+            self._bar.refresh()
+
+    def on_chunk(self, event: ChunkEvent) -> None:
+        if self._started is None:
+            self.on_start(event.phase, event.n_steps)
+        if self._last is not None and self._last.model_index != event.model_index:
+            self._mark = None
+        self._last = event
+        if self._bar is not None:
+            report = "  ".join([*_numbers(event, self.n_points), f"{_clock(self._seconds_left(event))} left"])
+            self._bar.update(
+                self._task, completed=event.step, total=event.n_steps, description=_title(event), report=report
+            )
+            self._bar.refresh()
+
+    def on_end(self) -> None:
+        started, bar, last = self._started, self._bar, self._last
+        self._clear()
+        if bar is not None:
+            bar.stop()
+        elif started is not None and last is not None:
+            parts = [f"{_title(last)} {last.step}/{last.n_steps}", *_numbers(last, self.n_points)]
+            started.print(
+                "  ".join([*parts, f"{_clock(last.seconds)} taken"]), soft_wrap=True, highlight=False, markup=False
+            )
+
+    def _seconds_left(self, event: ChunkEvent) -> float | None:
+        """(n_steps − step) × seconds per step; the first chunk of a phase, most of it compilation, does not count."""
+        if self._mark is None or self._mark[0] >= event.step:
+            self._mark = (event.step, event.seconds)
+            return 0.0 if event.step >= event.n_steps else None
+        step, seconds = self._mark
+        return (event.n_steps - event.step) * (event.seconds - seconds) / (event.step - step)
+
+
+def _standard_error() -> Console:
+    import sys
+
+    from rich.console import Console
+
+    # FORCE_COLOR and the like make rich take a log file for a terminal; a bar would then fill it with control codes.
+    return Console(stderr=True, force_terminal=None if sys.stderr.isatty() else False)
+
+
+def _make_bar(console: Console) -> Any:
+    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.table import Column
+
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=None, table_column=Column(max_width=30)),
+        TextColumn("{task.completed}/{task.total}"),
+        TextColumn("{task.fields[report]}", markup=False),
+        console=console,
+        auto_refresh=False,  # drawn once per chunk: no thread that could outlive a fit
+    )
+
+
+def _title(event: ChunkEvent) -> str:
+    return event.phase if event.n_models == 1 else f"{event.phase}, model {event.model_index + 1} of {event.n_models}"
+
+
+def _numbers(event: ChunkEvent, n_points: int | None) -> list[str]:
+    """The mean bound of the chunk and the noise after its last step, where they are recorded."""
+    parts = []
+    if "bound" in event.records:
+        bound = float(np.mean(event.records["bound"]))
+        parts.append(f"bound {bound:.5g}" if n_points is None else f"bound {bound / n_points:.4g}/point")
+    if "noise" in event.records:
+        parts.append(f"noise {float(np.mean(event.records['noise'][-1])):.3g}")
+    return parts
+
+
+def _clock(seconds: float | None) -> str:
+    """0:07, 12:34, 1:02:03; dashes where it is not known."""
+    if seconds is None or not np.isfinite(seconds):
+        return "-:--"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

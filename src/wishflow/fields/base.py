@@ -1,0 +1,86 @@
+"""What the solver, the objectives and the filters may know of a field: dx = μ(x, t) dt + √Σ(x, t) dB."""
+
+from __future__ import annotations
+
+import abc
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+
+from ..errors import OptionError
+
+
+class FieldValues(eqx.Module):
+    """The coefficients at rows of states; a(x) was computed once for drift and diffusion."""
+
+    drift: eqx.AbstractVar[Float[Array, "N D"]]
+
+    @abc.abstractmethod
+    def increment(self, key: PRNGKeyArray, dt: Scalar | float) -> Float[Array, "N D"]:
+        """A draw of √Σ dB over a time step dt."""
+
+    @abc.abstractmethod
+    def factor(self, key: PRNGKeyArray) -> Float[Array, "N D nu"]:
+        """A draw of the factor σ with σσᵀ = Σ − Λ."""
+
+    @property
+    @abc.abstractmethod
+    def white(self) -> Float[Array, "N D"]:
+        """The diagonal of Λ."""
+
+    @abc.abstractmethod
+    def mean_covariance(self) -> Float[Array, "N D D"]:
+        """Σ̄ = E_q Σ in closed form."""
+
+
+class PreparedField(eqx.Module):
+    """A factorised field, ready for every step of a path."""
+
+    @abc.abstractmethod
+    def at(self, X: Float[Array, "N D"], t: Scalar | float) -> FieldValues:
+        """Drift and diffusion at states X and time t."""
+
+
+class AbstractField(eqx.Module):
+    """Drift and diffusion of a flow, driven by one kernel and one Z."""
+
+    @abc.abstractmethod
+    def prepare(self, dtype: jnp.dtype | None = None) -> PreparedField:
+        """Factorise Kzz once; marginal sampling: the diffusion is drawn afresh at each step."""
+
+    @abc.abstractmethod
+    def kl(self) -> dict[str, Scalar]:
+        """The penalties of the bound by name: "kl_drift" (weighted c² in warm-up) and "kl_diffusion" (c)."""
+
+    @abc.abstractmethod
+    def summary(self) -> dict[str, Scalar]:
+        """Numbers worth watching in the history."""
+
+    def draw(self, key: PRNGKeyArray, dtype: jnp.dtype | None = None) -> PreparedField:
+        """Draw the random part of the coefficients once (pathwise sampling): a proper random SDE.
+
+        A field whose coefficients are not random is its own draw.
+        """
+        del key
+        return self.prepare(dtype)
+
+
+def with_time(X: Float[Array, "N D"], t: Scalar | float, is_time_dependent: bool) -> Float[Array, "N K"]:
+    """Kernel inputs: x, or (x, t) for time-dependent fields."""
+    if not is_time_dependent:
+        return X
+    return jnp.concatenate([X, jnp.full((X.shape[0], 1), t, X.dtype)], axis=-1)
+
+
+def safe_sqrt(variance: Array) -> Array:
+    """√v with a finite gradient where rounding left v = 0."""
+    return jnp.sqrt(jnp.maximum(variance, jnp.finfo(variance.dtype).tiny * 1e8))
+
+
+def refuse_pathwise(name: str) -> OptionError:
+    """The error for a field that has no pathwise draw."""
+    return OptionError(
+        f'sampling="pathwise" was asked of the {name!r} diffusion, whose Σ is a posterior variance and has no draw of its own; '
+        'use sampling="marginal", or diffusion="wishart".'
+    )

@@ -1,0 +1,62 @@
+"""From a diffusion spec to a field, once the shapes are known."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import PRNGKeyArray
+
+from ..inducing import InducingBasis, WhitenedPosterior
+from ..parameters import Free, Positive, UnitRows
+from ..specs import Diagonal, DiffusionSpec, GPDiffusion, NoDiffusion, Wishart
+from .base import AbstractField
+from .deterministic import ConstantNoiseField
+from .gp import GPField
+from .wishart import WishartField
+
+# m_Σ = 0 is a stationary point, because Σ is even in each column of J: start beside it.
+DIFFUSION_MEAN_SD = 0.1
+
+
+def build(
+    spec: DiffusionSpec, basis: InducingBasis, dim: int, key: PRNGKeyArray, is_time_dependent: bool = False
+) -> AbstractField:
+    """The field a spec asks for on a given basis, with a drift of zero and the posterior of the diffusion at its prior."""
+    drift_mean = jnp.zeros((dim, basis.n_inducing))
+    if isinstance(spec, NoDiffusion):
+        return ConstantNoiseField(basis, drift_mean, None, is_time_dependent)
+    if isinstance(spec, Diagonal):
+        return ConstantNoiseField(basis, drift_mean, Positive.of([spec.white] * dim), is_time_dependent)
+    if isinstance(spec, GPDiffusion):
+        return GPField(basis, WhitenedPosterior.prior(dim, basis.n_inducing), is_time_dependent)
+    if isinstance(spec, Wishart):
+        return _build_wishart(spec, basis, dim, key, is_time_dependent)
+    raise TypeError(f"no field is known for the diffusion spec {spec!r}.")
+
+
+def _build_wishart(spec, basis, dim, key, is_time_dependent) -> WishartField:
+    rank = dim if spec.rank is None else min(spec.rank, dim)
+    dof = rank if spec.dof is None else spec.dof
+    is_shared = spec.columns == "shared"
+    k_mean, k_scale = jax.random.split(key)
+    posterior = WhitenedPosterior.prior(rank if is_shared else rank * dof, basis.n_inducing)
+    mean = DIFFUSION_MEAN_SD * jax.random.normal(k_mean, posterior.mean.shape)
+    L = _initial_scale(k_scale, dim, rank)
+    return WishartField(
+        basis,
+        jnp.zeros((dim, basis.n_inducing)),
+        WhitenedPosterior(mean, posterior.sqrt),
+        UnitRows(L) if spec.unit_rows else Free(L),
+        None if spec.white is None else Positive.of([spec.white] * dim),
+        dof,
+        is_shared,
+        is_time_dependent,
+    )
+
+
+def _initial_scale(key: PRNGKeyArray, dim: int, rank: int):
+    """The identity for full rank; otherwise random rows of unit norm, so that no two dimensions start glued together."""
+    if rank == dim:
+        return jnp.eye(dim)
+    L = jax.random.normal(key, (dim, rank))
+    return L / jnp.linalg.norm(L, axis=1, keepdims=True)

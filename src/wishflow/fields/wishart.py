@@ -1,0 +1,161 @@
+"""diffWGP: Σ(x) = L J(x) J(x)ᵀ Lᵀ (+ Λ) with J a ρ×ν matrix of Gaussian processes (the paper, section 3.1).
+
+Drift and diffusion share one kernel and one Z, hence one a(x). Posteriors of J:
+`independent` has one q for each entry (r, v); `shared` one q for each row r, the ν entries being independent draws of it.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..inducing import (
+    InducingBasis,
+    PathwiseDraw,
+    PreparedBasis,
+    PreparedPosterior,
+    WhitenedPosterior,
+    draw_pathwise,
+)
+from ..parameters import AbstractParameter, Positive
+from .base import AbstractField, FieldValues, PreparedField, safe_sqrt, with_time
+
+
+class WishartValues(FieldValues):
+    """Moments of the entries of J at the rows; for shared columns the last axis of both has size one."""
+
+    drift: Float[Array, "N D"]
+    means: Float[Array, "N rho cols"]
+    variances: Float[Array, "N rho cols"]
+    scale: Float[Array, "D rho"]
+    white_variances: Float[Array, " D"] | None
+    dof: int = eqx.field(static=True)
+
+    def increment(self, key, dt):
+        """√dt (L J W + Λ^½ ε) with J fresh, by the short cut: given W ~ N(0, I_ν) the entries (J W)_r are independent
+        N(Σ_v m_rv W_v, Σ_v W_v² s²_rv), so ρ normals are drawn instead of ρν; the law is the same."""
+        n, rank, _ = self.means.shape
+        k_W, k_J, k_white = jax.random.split(key, 3)
+        W = jax.random.normal(k_W, (n, 1, self.dof), self.drift.dtype)
+        mean = jnp.sum(self.means * W, -1)
+        variance = jnp.sum(self.variances * W**2, -1)
+        JW = mean + safe_sqrt(variance) * jax.random.normal(k_J, (n, rank), self.drift.dtype)
+        return jnp.sqrt(dt) * (JW @ self.scale.T + self._white_draw(k_white))
+
+    def _white_draw(self, key):
+        if self.white_variances is None:
+            return 0.0
+        return jnp.sqrt(self.white_variances) * jax.random.normal(key, self.drift.shape, self.drift.dtype)
+
+    def factor(self, key):
+        """L J with J drawn entry by entry: the long way."""
+        n, rank, _ = self.means.shape
+        epsilon = jax.random.normal(key, (n, rank, self.dof), self.drift.dtype)
+        return jnp.einsum("dr,nrv->ndv", self.scale, self.means + safe_sqrt(self.variances) * epsilon)
+
+    @property
+    def white(self):
+        zeros = jnp.zeros_like(self.drift)
+        return zeros if self.white_variances is None else zeros + self.white_variances
+
+    def mean_covariance(self):
+        """Σ̄ = L (M Mᵀ + diag_r Σ_v s²_rv) Lᵀ + Λ with M_rv = m_rv(x)."""
+        shape = (*self.means.shape[:2], self.dof)
+        M, s2 = jnp.broadcast_to(self.means, shape), jnp.broadcast_to(self.variances, shape)
+        inner = jnp.einsum("nrv,nqv->nrq", M, M) + jnp.sum(s2, -1)[..., None] * jnp.eye(shape[1], dtype=M.dtype)
+        diagonal = self.white[..., None] * jnp.eye(self.drift.shape[-1], dtype=M.dtype)
+        return jnp.einsum("dr,nrq,eq->nde", self.scale, inner, self.scale) + diagonal
+
+
+class PreparedWishart(PreparedField):
+    """Factorised basis, drift and posterior of J: marginal sampling, the paper's way."""
+
+    basis: PreparedBasis
+    drift_mean: Float[Array, "M D"]
+    posterior: PreparedPosterior
+    scale: Float[Array, "D rho"]
+    white: Float[Array, " D"] | None
+    dof: int = eqx.field(static=True)
+    is_time_dependent: bool = eqx.field(static=True)
+
+    def at(self, X, t):
+        inputs = with_time(X, t, self.is_time_dependent)
+        a = self.basis.project(inputs)
+        shape = (X.shape[0], self.scale.shape[1], -1)
+        variances = self.basis.unexplained(inputs, a)[:, None] + self.posterior.quadratics(a)
+        means = self.posterior.means(a).reshape(shape)
+        return WishartValues(a @ self.drift_mean, means, variances.reshape(shape), self.scale, self.white, self.dof)
+
+
+class DrawnWishart(PreparedField):
+    """One draw of J(·), shared by all rows and steps: a proper random SDE given the draw."""
+
+    drift_mean: Float[Array, "M D"]
+    J: PathwiseDraw
+    scale: Float[Array, "D rho"]
+    white: Float[Array, " D"] | None
+    dof: int = eqx.field(static=True)
+    is_time_dependent: bool = eqx.field(static=True)
+
+    def at(self, X, t):
+        inputs = with_time(X, t, self.is_time_dependent)
+        a = self.J.basis.project(inputs)
+        J = self.J.at(inputs, a).reshape(X.shape[0], self.scale.shape[1], self.dof)
+        return WishartValues(a @ self.drift_mean, J, jnp.zeros_like(J), self.scale, self.white, self.dof)
+
+
+class WishartField(AbstractField):
+    """Drift μ(x) = a(x)ᵀ m_f with the log prior ½‖m_f‖² and the Wishart diffusion.
+
+    `posterior` has ρ·ν outputs in the order (r, v) where columns are independent, ρ where they are shared.
+    """
+
+    basis: InducingBasis
+    drift_mean: Float[Array, "D M"]
+    posterior: WhitenedPosterior
+    scale: AbstractParameter
+    white: Positive | None
+    dof: int = eqx.field(static=True)
+    has_shared_columns: bool = eqx.field(static=True)
+    is_time_dependent: bool = eqx.field(static=True)
+
+    def prepare(self, dtype=None):
+        dtype = self.basis.Z.dtype if dtype is None else dtype
+        return PreparedWishart(
+            self.basis.prepare(dtype),
+            self.drift_mean.T.astype(dtype),
+            self.posterior.prepare(dtype),
+            *self._scale_and_white(dtype),
+            self.dof,
+            self.is_time_dependent,
+        )
+
+    def draw(self, key, dtype=None):
+        dtype = self.basis.Z.dtype if dtype is None else dtype
+        repeats = self.dof if self.has_shared_columns else 1
+        means = jnp.repeat(self.posterior.mean, repeats, axis=0)
+        factors = jnp.repeat(self.posterior.sqrt.value, repeats, axis=0)
+        J = draw_pathwise(key, self.basis, self.basis.prepare(dtype), means, factors)
+        return DrawnWishart(
+            self.drift_mean.T.astype(dtype), J, *self._scale_and_white(dtype), self.dof, self.is_time_dependent
+        )
+
+    def _scale_and_white(self, dtype):
+        white = None if self.white is None else self.white.value.astype(dtype)
+        return self.scale.value.astype(dtype), white
+
+    def kl(self):
+        """½‖m_f‖² and KL_Σ, which for shared columns counts each row's KL ν times (they are ν independent draws)."""
+        times = self.dof if self.has_shared_columns else 1
+        return {
+            "kl_drift": 0.5 * jnp.sum(self.drift_mean**2),
+            "kl_diffusion": times * jnp.sum(self.posterior.kl()),
+        }
+
+    def summary(self):
+        return {
+            "drift_norm": jnp.linalg.norm(self.drift_mean),
+            "diffusion_norm": jnp.linalg.norm(self.posterior.mean),
+        }

@@ -1,0 +1,202 @@
+"""Sparse Gaussian processes: inducing points Z, the whitened posterior q(v), marginals, KL and pathwise draws.
+
+Notation: Lz = chol(k(Z, Z) + jitter), u = Lz v, q(v_p) = N(m_p, R_p R_pᵀ), a(x) = Lz⁻¹ k(Z, x).
+The basis (kernel and Z) is apart from the posterior, so that drift and diffusion of one field share a(x).
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .kernels import AbstractKernel, FeatureMap
+from .linalg import FIRST_JITTER, cholesky, each, inverse_lower
+from .parameters import LowerTriangular
+
+N_FEATURES = 512
+
+
+class InducingBasis(eqx.Module):
+    """Kernel, inducing locations and the jitter (relative to the kernel's scale) that Kzz is factorised with."""
+
+    kernel: AbstractKernel
+    Z: Float[Array, "M D"]
+    jitter: Float[Array, ""]
+
+    @classmethod
+    def of(cls, kernel: AbstractKernel, Z: object, jitter: float = FIRST_JITTER) -> InducingBasis:
+        return cls(kernel, jnp.asarray(Z), jnp.asarray(jitter))
+
+    @property
+    def n_inducing(self) -> int:
+        return self.Z.shape[0]
+
+    def factor(self) -> Float[Array, "M M"]:
+        """Lz = chol(Kzz + jitter · scale · I)."""
+        Kzz = self.kernel.matrix(self.Z, self.Z)
+        jitter = jax.lax.stop_gradient(self.jitter) * self.kernel.scale
+        return cholesky(Kzz + jitter * jnp.eye(self.n_inducing, dtype=Kzz.dtype))
+
+    def prepare(self, dtype: jnp.dtype | None = None) -> PreparedBasis:
+        """Factorise Kzz once, in the precision of Z; the result works in `dtype` (that of Z by default)."""
+        dtype = self.Z.dtype if dtype is None else dtype
+        whitener = inverse_lower(self.factor())
+        return PreparedBasis(self.kernel, self.Z.astype(dtype), whitener.astype(dtype))
+
+
+class PreparedBasis(eqx.Module):
+    """A factorised basis: what a(x) needs at every step of a path."""
+
+    kernel: AbstractKernel
+    Z: Float[Array, "M D"]
+    whitener: Float[Array, "M M"]
+
+    def project(self, X: Float[Array, "N D"]) -> Float[Array, "N M"]:
+        """a(x)ᵀ in rows: k(X, Z) Lz⁻ᵀ."""
+        return self.kernel.matrix(X, self.Z) @ self.whitener.T
+
+    def unexplained(self, X: Float[Array, "N D"], a: Float[Array, "N M"]) -> Float[Array, " N"]:
+        """k(x, x) − aᵀa, the prior variance not explained by u; it must not go negative by rounding."""
+        return jnp.maximum(self.kernel.diagonal(X) - jnp.sum(a * a, axis=-1), 0.0)
+
+
+class WhitenedPosterior(eqx.Module):
+    """q(v_p) = N(m_p, R_p R_pᵀ) for p = 1 … P."""
+
+    mean: Float[Array, "P M"]
+    sqrt: LowerTriangular
+
+    @classmethod
+    def prior(cls, n_outputs: int, n_inducing: int) -> WhitenedPosterior:
+        """The prior N(0, I)."""
+        identity = jnp.broadcast_to(jnp.eye(n_inducing), (n_outputs, n_inducing, n_inducing))
+        return cls(jnp.zeros((n_outputs, n_inducing)), LowerTriangular.of(identity))
+
+    def kl(self) -> Float[Array, " P"]:
+        """KL(q(v_p) ‖ N(0, I)) = ½ (‖m‖² + ‖R‖²_F − M − 2 Σ log R_ii), one number for each output."""
+        squares = jnp.sum(self.mean**2, -1) + jnp.sum(self.sqrt.value**2, (-2, -1))
+        return 0.5 * (squares - self.mean.shape[-1]) - jnp.sum(self.sqrt.log_diagonal, -1)
+
+    def prepare(self, dtype: jnp.dtype) -> PreparedPosterior:
+        """All factors side by side in one matrix (M, P·M): one matrix product instead of P."""
+        n_outputs, n_inducing = self.mean.shape
+        stacked = jnp.moveaxis(self.sqrt.value, 0, 1).reshape(n_inducing, n_outputs * n_inducing)
+        return PreparedPosterior(self.mean.T.astype(dtype), stacked.astype(dtype))
+
+
+class PreparedPosterior(eqx.Module):
+    """Means and stacked factors, ready for rows of a(x)."""
+
+    mean: Float[Array, "M P"]
+    stacked: Float[Array, "M PM"]
+
+    def means(self, a: Float[Array, "N M"]) -> Float[Array, "N P"]:
+        """aᵀ m_p."""
+        return a @ self.mean
+
+    def quadratics(self, a: Float[Array, "N M"]) -> Float[Array, "N P"]:
+        """‖R_pᵀ a‖²."""
+        n_inducing, n_outputs = self.mean.shape
+        return jnp.sum((a @ self.stacked).reshape(a.shape[0], n_outputs, n_inducing) ** 2, -1)
+
+
+class SparseGP(eqx.Module):
+    """A P-output sparse Gaussian process: one basis, one posterior for each output."""
+
+    basis: InducingBasis
+    posterior: WhitenedPosterior
+
+    @classmethod
+    def prior(cls, basis: InducingBasis, n_outputs: int) -> SparseGP:
+        return cls(basis, WhitenedPosterior.prior(n_outputs, basis.n_inducing))
+
+    def kl(self) -> Float[Array, " P"]:
+        return self.posterior.kl()
+
+    def conditioned(self) -> ConditionedGP:
+        """Factorise Kzz once; the result gives marginals."""
+        return ConditionedGP(self.basis.prepare(), self.posterior.prepare(self.basis.Z.dtype))
+
+
+class ConditionedGP(eqx.Module):
+    """A factorised sparse GP: marginals at any rows."""
+
+    basis: PreparedBasis
+    posterior: PreparedPosterior
+
+    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        """Mean and variance of f(x) with u integrated out: aᵀm and k − aᵀa + ‖Rᵀa‖²."""
+        return self.marginals_at(X, self.basis.project(X))
+
+    def marginals_at(self, X: Float[Array, "N D"], a: Float[Array, "N M"]) -> tuple[Array, Array]:
+        """The same, for rows whose a(x) is known."""
+        variance = self.basis.unexplained(X, a)[:, None] + self.posterior.quadratics(a)
+        return self.posterior.means(a), variance
+
+
+class PathwiseDraw(eqx.Module):
+    """Functions drawn once and evaluated anywhere (Matheron's rule, Wilson et al. 2020).
+
+    f(x) = φ(x)ᵀw + a(x)ᵀ (v − Lz⁻¹(Φ_Z w + √jitter ξ)),  v = m + Rε, one column for each output.
+    """
+
+    features: FeatureMap
+    weights: Float[Array, "F P"]
+    basis: PreparedBasis
+    coefficients: Float[Array, "M P"]
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
+        return self.at(X, self.basis.project(X))
+
+    def at(self, X: Float[Array, "N D"], a: Float[Array, "N M"]) -> Float[Array, "N P"]:
+        """The values at rows whose a(x) is known."""
+        return self.features(X) @ self.weights + a @ self.coefficients
+
+
+def draw_pathwise(
+    key: PRNGKeyArray,
+    basis: InducingBasis,
+    prepared: PreparedBasis,
+    means: Float[Array, "P M"],
+    factors: Float[Array, "P M M"],
+) -> PathwiseDraw:
+    """Draw P independent functions from the posterior q(v_p) = N(m_p, R_p R_pᵀ) on one basis.
+
+    The random features are drawn afresh, so mean and covariance over draws are those of the posterior exactly.
+    The prior is noisy at Z (√jitter ξ) because Lz is the factor of Kzz + jitter.
+    """
+    dtype = prepared.Z.dtype
+    n_outputs, n_inducing = means.shape
+    k_features, k_weights, k_noise, k_v = jax.random.split(key, 4)
+    features = basis.kernel.features(k_features, N_FEATURES)
+    at_Z = features(prepared.Z)
+    weights = jax.random.normal(k_weights, (at_Z.shape[-1], n_outputs), dtype)
+    sd = jnp.sqrt(basis.jitter * basis.kernel.scale).astype(dtype)
+    prior_at_Z = at_Z @ weights + sd * jax.random.normal(k_noise, (n_inducing, n_outputs), dtype)
+    epsilon = jax.random.normal(k_v, (n_outputs, n_inducing), dtype)
+    v = means.astype(dtype).T + jnp.einsum("pmk,pk->mp", factors.astype(dtype), epsilon)
+    return PathwiseDraw(features, weights, prepared, v - prepared.whitener @ prior_at_Z)
+
+
+def draw_jointly(key: PRNGKeyArray, gp: SparseGP, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
+    """One draw of f at the rows of X from the joint posterior, by a dense factor: for kernels without features."""
+    prepared = gp.basis.prepare()
+    a = prepared.project(X)
+    prior_part = gp.basis.kernel.matrix(X, X) - a @ a.T
+    jitter = 1e-8 * gp.basis.kernel.scale * jnp.eye(X.shape[0], dtype=X.dtype)
+
+    def one(q: tuple[Array, Array, Array]) -> Array:
+        mean, sqrt, epsilon = q
+        b = a @ sqrt
+        return a @ mean + cholesky(prior_part + b @ b.T + jitter) @ epsilon
+
+    epsilon = jax.random.normal(key, (gp.posterior.mean.shape[0], X.shape[0]), X.dtype)
+    return each(one, (gp.posterior.mean, gp.posterior.sqrt.value, epsilon)).T
+
+
+def kernel_matrix_on_host(basis: InducingBasis) -> tuple[np.ndarray, float]:
+    """Kzz and the kernel's scale as NumPy values, for the choice of jitter."""
+    return np.asarray(basis.kernel.matrix(basis.Z, basis.Z)), float(basis.kernel.scale)

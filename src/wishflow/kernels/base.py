@@ -1,0 +1,129 @@
+"""What a kernel is, what a feature map is, and the arithmetic on inputs that the kernels share."""
+
+from __future__ import annotations
+
+import abc
+from typing import NoReturn
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+
+from ..errors import DataError, OptionError
+
+HIGHEST = jax.lax.Precision.HIGHEST
+
+
+class FeatureMap(eqx.Module):
+    """Features φ with E[φ(x)ᵀφ(y)] = k(x, y), the expectation over the draw of the map."""
+
+    @property
+    @abc.abstractmethod
+    def n_features(self) -> int:
+        """F, the length of φ(x)."""
+
+    @abc.abstractmethod
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N F"]:
+        """φ at each row, in the dtype of X."""
+
+
+class AbstractKernel(eqx.Module):
+    """A covariance function k(x, y). A new kernel needs `pair` and `scale`; the rest has a plain default.
+
+    Results have the dtype of the first argument: float32 states give float32 matrices whatever the dtype of the parameters.
+    """
+
+    @abc.abstractmethod
+    def pair(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Scalar:
+        """k(x, y): the definition, for one pair."""
+
+    @property
+    @abc.abstractmethod
+    def scale(self) -> Scalar:
+        """A typical k(x, x) for standardised inputs; jitter is measured in it."""
+
+    def matrix(self, X: Float[Array, "N D"], Y: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        """k(x_i, y_j) for all pairs.
+
+        Faster forms may shift both sets by the mean of Y: put the fixed set (inducing points) second, and a row of the result
+        does not depend on the other rows of X.
+        """
+        return jax.vmap(lambda x: jax.vmap(lambda y: self.pair(x, y))(Y))(X)
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:
+        """k(x_i, x_i)."""
+        return jax.vmap(lambda x: self.pair(x, x))(X)
+
+    def features(self, key: PRNGKeyArray, n_features: int) -> FeatureMap:
+        """A random feature map whose φ(x)ᵀφ(y) has the mean k(x, y). Its length may differ from `n_features` (see each kernel)."""
+        self._refuse_features()
+
+    def paired_features(self, key: PRNGKeyArray, n_features: int) -> FeatureMap:
+        """Exactly `n_features` features with mean zero, each of which alone has E[φ_i(x) φ_i(y)] = k(x, y) / n_features.
+
+        Such features of independent kernels can be multiplied (products) or added (sums inside products) one by one.
+        """
+        self._refuse_features()
+
+    def _refuse_features(self) -> NoReturn:
+        raise OptionError(
+            f"{type(self).__name__} has no random features: pathwise sampling is for RBF, Matérn, linear, their sums and products; "
+            "choose one of these kernels or sampling='marginal'."
+        )
+
+
+def check_n_features(n_features: int) -> None:
+    """Refuse an empty feature map."""
+    if n_features < 1:
+        raise OptionError(f"n_features={n_features} given; expected at least 1.")
+
+
+def floating(X: Array) -> Array:
+    """X as an array of floating type: float32 and float64 stay, integers become JAX's default float."""
+    return jnp.asarray(X, jnp.result_type(X, 0.0))
+
+
+def active_inputs(X: Float[Array, "*N D"], n_inputs: int, active_dims: tuple[int, ...] | None) -> Float[Array, "*N A"]:
+    """The columns a kernel sees. Slices rather than a gather: the derivative of a gather is a scatter, slow on CPUs."""
+    if X.shape[-1] != n_inputs:
+        raise DataError(f"the kernel was built for {n_inputs} inputs but was given an array of shape {X.shape}; pass {n_inputs} columns.")
+    if active_dims is None:
+        return X
+    first, stop = active_dims[0], active_dims[0] + len(active_dims)
+    if active_dims == tuple(range(first, stop)):
+        return X[..., first:stop]
+    return jnp.stack([X[..., d] for d in active_dims], axis=-1)
+
+
+def centred(X: Float[Array, "N A"], Y: Float[Array, "M A"]) -> tuple[Float[Array, "N A"], Float[Array, "M A"]]:
+    """Both sets minus the mean of Y, each in its own dtype.
+
+    Differences do not change, so no derivative passes through the centre; squared distances found by a matrix product
+    keep the digits that a common offset would cost.
+    """
+    centre = jax.lax.stop_gradient(jnp.mean(Y, axis=0)).astype(X.dtype)
+    return X - centre, Y - centre.astype(Y.dtype)
+
+
+@jax.custom_jvp
+def clamp_at_zero(square: Array) -> Array:
+    """max(square, 0) for a quantity that is negative by rounding alone.
+
+    The derivative passes through: the true one, 2(x − y), is all but zero there. `jnp.maximum` would halve it at a tie
+    and keep an N × M array for the backward pass.
+    """
+    return jnp.maximum(square, 0.0)
+
+
+@clamp_at_zero.defjvp
+def _clamp_at_zero_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    return clamp_at_zero(*primals), tangents[0]
+
+
+def squared_distances(U: Float[Array, "N A"], V: Float[Array, "M A"], dtype: DTypeLike) -> Float[Array, "N M"]:
+    """‖u_i − v_j‖² = ‖u_i‖² + ‖v_j‖² − 2 u_iᵀv_j by one matrix product, never negative."""
+    U, V = U.astype(dtype), V.astype(dtype)
+    products = jnp.matmul(U, V.T, precision=HIGHEST)
+    return clamp_at_zero(jnp.sum(U * U, axis=1)[:, None] + jnp.sum(V * V, axis=1)[None, :] - 2.0 * products)

@@ -1,0 +1,94 @@
+"""From a kernel spec to a kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import specs
+from ..errors import OptionError
+from ..parameters import Positive
+from .base import AbstractKernel
+from .combine import ProductKernel, SumKernel
+from .linear import LinearKernel
+from .periodic import PeriodicKernel
+from .stationary import Matern12Kernel, Matern32Kernel, Matern52Kernel, RBFKernel
+
+STATIONARY = {
+    specs.RBF: RBFKernel,
+    specs.Matern12: Matern12Kernel,
+    specs.Matern32: Matern32Kernel,
+    specs.Matern52: Matern52Kernel,
+}
+
+
+def build(spec: specs.KernelSpec, n_inputs: int, *, variance: float = 1.0, lengthscale: float = 1.0) -> AbstractKernel:
+    """The kernel a spec describes, for inputs of `n_inputs` columns.
+
+    `variance` and `lengthscale` are used where the spec says None. The parts of a sum share the variance evenly; in a
+    product the first factor has it and the others have 1, so k(x, x) of stationary kernels stays `variance`.
+    """
+    if isinstance(spec, specs.Sum):
+        share = variance / max(len(spec.parts), 1)
+        return SumKernel(tuple(build(p, n_inputs, variance=share, lengthscale=lengthscale) for p in _parts(spec)))
+    if isinstance(spec, specs.Product):
+        variances = [variance] + [1.0] * (len(spec.parts) - 1)
+        pairs = zip(_parts(spec), variances, strict=True)
+        return ProductKernel(tuple(build(p, n_inputs, variance=v, lengthscale=lengthscale) for p, v in pairs))
+    if isinstance(spec, specs.Linear):
+        return _build_linear(spec, n_inputs, variance)
+    if isinstance(spec, specs.StationaryKernelSpec):
+        return _build_stationary(spec, n_inputs, variance, lengthscale)
+    raise OptionError(
+        f"kernel={spec!r} is a {type(spec).__name__}; expected a kernel spec such as wishflow.kernels.RBF() or a sum or product of them."
+    )
+
+
+def _build_linear(spec: specs.Linear, n_inputs: int, variance: float) -> LinearKernel:
+    active_dims = _checked_dims(spec.active_dims, n_inputs)
+    shape = (_n_active(active_dims, n_inputs),) if spec.ard else ()
+    return LinearKernel(_positive("variance", spec.variance, variance, shape), n_inputs, active_dims)
+
+
+def _build_stationary(spec: specs.StationaryKernelSpec, n_inputs: int, variance: float, lengthscale: float) -> AbstractKernel:
+    active_dims = _checked_dims(spec.active_dims, n_inputs)
+    shape = (_n_active(active_dims, n_inputs),) if spec.ard else ()
+    variances = _positive("variance", spec.variance, variance, ())
+    lengthscales = _positive("lengthscale", spec.lengthscale, lengthscale, shape)
+    if isinstance(spec, specs.Periodic):
+        return PeriodicKernel(variances, lengthscales, _positive("period", spec.period, 1.0, shape), n_inputs, active_dims)
+    if type(spec) not in STATIONARY:
+        known = ", ".join(cls.__name__ for cls in STATIONARY)
+        raise OptionError(f"no kernel belongs to the spec {type(spec).__name__}; expected one of {known}, Periodic, Linear, Sum, Product.")
+    return STATIONARY[type(spec)](variances, lengthscales, n_inputs, active_dims)
+
+
+def _parts(spec: specs.Sum | specs.Product) -> tuple[specs.KernelSpec, ...]:
+    if not spec.parts:
+        raise OptionError(f"{type(spec).__name__}() has no parts; write a sum as RBF() + Linear() and a product as RBF() * Linear().")
+    return spec.parts
+
+
+def _positive(name: str, value: float | None, default: float, shape: tuple[int, ...]) -> Positive:
+    """The parameter that starts at `value`, or at `default` where it is None."""
+    start = default if value is None else value
+    if not (np.isfinite(start) and start > 0.0):
+        raise OptionError(f"{name}={start!r} given to a kernel; expected a positive finite number.")
+    return Positive.of(np.full(shape, start))
+
+
+def _n_active(active_dims: tuple[int, ...] | None, n_inputs: int) -> int:
+    return n_inputs if active_dims is None else len(active_dims)
+
+
+def _checked_dims(active_dims: tuple[int, ...] | None, n_inputs: int) -> tuple[int, ...] | None:
+    """The active inputs as plain integers; an error where they are none, repeated or outside 0 … n_inputs − 1."""
+    if n_inputs < 1:
+        raise OptionError(f"n_inputs={n_inputs} given; a kernel needs at least one input.")
+    if active_dims is None:
+        return None
+    dims = tuple(int(d) for d in active_dims if int(d) == d and 0 <= d < n_inputs)
+    if not dims or len(dims) != len(tuple(active_dims)) or len(set(dims)) != len(dims):
+        raise OptionError(
+            f"active_dims={tuple(active_dims)!r} given for {n_inputs} inputs; expected distinct whole numbers from 0 to {n_inputs - 1}, at least one."
+        )
+    return dims

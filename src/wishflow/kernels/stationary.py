@@ -1,0 +1,174 @@
+"""Stationary kernels k(x, y) = s² h(r²), r² = Σ_d (x_d − y_d)² / ℓ_d²: RBF and Matérn."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+
+from ..parameters import Positive
+from .base import AbstractKernel, active_inputs, centred, check_n_features, floating, squared_distances
+from .features import CosineFeatures
+
+SQRT3, SQRT5 = float(np.sqrt(3.0)), float(np.sqrt(5.0))
+
+
+class AbstractStationaryKernel(AbstractKernel):
+    """k(x, y) = s² h(r²). `lengthscale` holds one ℓ for all active inputs, shape (), or one for each, shape (A,)."""
+
+    variance: Positive
+    lengthscale: Positive
+    n_inputs: int = eqx.field(static=True)
+    active_dims: tuple[int, ...] | None = eqx.field(static=True, default=None)
+
+    @abc.abstractmethod
+    def profile(self, square: Float[Array, "..."]) -> Float[Array, "..."]:
+        """h(r²), with h(0) = 1."""
+
+    @abc.abstractmethod
+    def unit_frequencies(self, key: PRNGKeyArray, n_features: int, n_active: int) -> Float[Array, "F A"]:
+        """Draws from the spectral density of h(‖x − y‖²): E cos(ωᵀ(x − y)) = h(‖x − y‖²)."""
+
+    @property
+    def scale(self) -> Scalar:
+        return self.variance.value
+
+    def pair(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Scalar:
+        x = floating(x)
+        difference = active_inputs(x - y, self.n_inputs, self.active_dims) / self.lengthscale.value
+        return (self.variance.value * self.profile(jnp.sum(difference**2))).astype(x.dtype)
+
+    def matrix(self, X: Float[Array, "N D"], Y: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        U = active_inputs(floating(X), self.n_inputs, self.active_dims)
+        V = active_inputs(floating(Y), self.n_inputs, self.active_dims)
+        rate = 1.0 / self.lengthscale.value
+        U, V = centred(U, V)
+        square = squared_distances(U * rate.astype(U.dtype), V * rate, U.dtype)
+        return self.variance.value.astype(U.dtype) * self.profile(square)
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:
+        return jnp.broadcast_to(self.variance.value.astype(floating(X).dtype), X.shape[:1])
+
+    def features(self, key: PRNGKeyArray, n_features: int) -> CosineFeatures:
+        """`n_features` random cosines; ℓ and s² enter by reparametrisation, so derivatives pass through them."""
+        check_n_features(n_features)
+        frequency_key, phase_key = jax.random.split(key)
+        n_active = self.n_inputs if self.active_dims is None else len(self.active_dims)
+        frequencies = self.unit_frequencies(frequency_key, n_features, n_active) / self.lengthscale.value
+        phases = jax.random.uniform(phase_key, (n_features,), frequencies.dtype, maxval=2.0 * np.pi)
+        amplitude = jnp.sqrt(2.0 * self.variance.value / n_features)
+        return CosineFeatures(frequencies, phases, amplitude, self.n_inputs, self.active_dims)
+
+    def paired_features(self, key: PRNGKeyArray, n_features: int) -> CosineFeatures:
+        return self.features(key, n_features)
+
+
+class RBFKernel(AbstractStationaryKernel):
+    """k(x, y) = s² exp(−½ r²)."""
+
+    def profile(self, square: Float[Array, "..."]) -> Float[Array, "..."]:
+        return jnp.exp(-0.5 * square)
+
+    def unit_frequencies(self, key: PRNGKeyArray, n_features: int, n_active: int) -> Float[Array, "F A"]:
+        return jax.random.normal(key, (n_features, n_active), self.lengthscale.raw.dtype)
+
+
+def distance(square: Float[Array, "..."]) -> Float[Array, "..."]:
+    """r = √(r²) with derivative 0 at 0. The inner `where` keeps the infinite derivative of the root out of the chain rule."""
+    is_apart = square > 0.0
+    return jnp.where(is_apart, jnp.sqrt(jnp.where(is_apart, square, 1.0)), 0.0)
+
+
+def _with_slope(value: Callable[[Array], Array], slope: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """h with its derivative h′(r²) in closed form: finite at 0, and one array is kept for the backward pass instead of four."""
+
+    @jax.custom_jvp
+    def profile(square: Array) -> Array:
+        return value(square)
+
+    @profile.defjvp
+    def _jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+        return value(primals[0]), slope(primals[0]) * tangents[0]
+
+    return profile
+
+
+def _matern12(square: Array) -> Array:
+    return jnp.exp(-distance(square))
+
+
+def _matern12_slope(square: Array) -> Array:
+    # −exp(−r) / 2r; the kernel has a kink at r = 0, where 0 is the middle of its one-sided derivatives in x.
+    is_apart = square > 0.0
+    r = jnp.sqrt(jnp.where(is_apart, square, 1.0))
+    return jnp.where(is_apart, -0.5 * jnp.exp(-r) / r, 0.0)
+
+
+def _matern32(square: Array) -> Array:
+    r = SQRT3 * distance(square)
+    return (1.0 + r) * jnp.exp(-r)
+
+
+def _matern32_slope(square: Array) -> Array:
+    return -1.5 * jnp.exp(-SQRT3 * distance(square))
+
+
+def _matern52(square: Array) -> Array:
+    r = SQRT5 * distance(square)
+    return (1.0 + r + (5.0 / 3.0) * square) * jnp.exp(-r)
+
+
+def _matern52_slope(square: Array) -> Array:
+    r = SQRT5 * distance(square)
+    return -(5.0 / 6.0) * (1.0 + r) * jnp.exp(-r)
+
+
+matern12_profile = _with_slope(_matern12, _matern12_slope)
+matern32_profile = _with_slope(_matern32, _matern32_slope)
+matern52_profile = _with_slope(_matern52, _matern52_slope)
+
+
+def student_t_frequencies(key: PRNGKeyArray, shape: tuple[int, int], dof: int, dtype: DTypeLike) -> Float[Array, "F A"]:
+    """Multivariate t with `dof` = 2ν degrees of freedom: z / √(χ²/2ν), one χ² for each frequency. Spectral density of Matérn-ν.
+
+    The χ² is a sum of squared normals: exact for whole degrees of freedom, without a rejection sampler.
+    """
+    normal_key, chi_key = jax.random.split(key)
+    chi_square = jnp.sum(jax.random.normal(chi_key, (shape[0], dof), dtype) ** 2, axis=1, keepdims=True)
+    return jax.random.normal(normal_key, shape, dtype) * jnp.sqrt(dof / chi_square)
+
+
+class Matern12Kernel(AbstractStationaryKernel):
+    """k(x, y) = s² exp(−r)."""
+
+    def profile(self, square: Float[Array, "..."]) -> Float[Array, "..."]:
+        return matern12_profile(square)
+
+    def unit_frequencies(self, key: PRNGKeyArray, n_features: int, n_active: int) -> Float[Array, "F A"]:
+        return student_t_frequencies(key, (n_features, n_active), 1, self.lengthscale.raw.dtype)
+
+
+class Matern32Kernel(AbstractStationaryKernel):
+    """k(x, y) = s² (1 + √3 r) exp(−√3 r)."""
+
+    def profile(self, square: Float[Array, "..."]) -> Float[Array, "..."]:
+        return matern32_profile(square)
+
+    def unit_frequencies(self, key: PRNGKeyArray, n_features: int, n_active: int) -> Float[Array, "F A"]:
+        return student_t_frequencies(key, (n_features, n_active), 3, self.lengthscale.raw.dtype)
+
+
+class Matern52Kernel(AbstractStationaryKernel):
+    """k(x, y) = s² (1 + √5 r + 5r²/3) exp(−√5 r)."""
+
+    def profile(self, square: Float[Array, "..."]) -> Float[Array, "..."]:
+        return matern52_profile(square)
+
+    def unit_frequencies(self, key: PRNGKeyArray, n_features: int, n_active: int) -> Float[Array, "F A"]:
+        return student_t_frequencies(key, (n_features, n_active), 5, self.lengthscale.raw.dtype)

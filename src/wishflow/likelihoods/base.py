@@ -1,0 +1,129 @@
+"""The interface of a likelihood p(y | g), and the checks its variants share."""
+
+from __future__ import annotations
+
+import abc
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key, Num
+
+from ..errors import DataError, OptionError
+
+
+class AbstractLikelihood(eqx.Module):
+    """p(y | g), batched over leading axes; the last axis holds the outputs of y and g.
+
+    g is (..., P) with P = `n_latent`. y has as many columns as g; for the categorical likelihood it has one column of
+    class labels. Leading axes of y broadcast against those of g. Outputs are independent given g, and in every
+    expectation g ~ N(mean, diag(variance)). Results follow the dtype of g (or of `mean`).
+    """
+
+    @property
+    @abc.abstractmethod
+    def n_latent(self) -> int:
+        """Number of outputs P of g."""
+
+    @property
+    @abc.abstractmethod
+    def scales_target(self) -> bool:
+        """Whether y lives on a scale of its own, so that it should be standardised before a fit."""
+
+    @abc.abstractmethod
+    def log_density(self, y: Num[Array, "*batch Q"], g: Float[Array, "*batch P"]) -> Float[Array, "*batch"]:
+        """log p(y | g), joint over outputs."""
+
+    @abc.abstractmethod
+    def expected_log_density(
+        self,
+        y: Num[Array, "*batch Q"],
+        mean: Float[Array, "*batch P"],
+        variance: Float[Array, "*batch P"],
+        key: Key[Array, ""] | None = None,
+        n_draws: int = 8,
+    ) -> Float[Array, "*batch"]:
+        """E log p(y | g), joint over outputs; `key` and `n_draws` matter only where draws are needed.
+
+        Derivatives by mean and variance are finite for every variance ≥ 0 and agree with E ∂ log p and ½ E ∂² log p.
+        """
+
+    @abc.abstractmethod
+    def predictive_log_density(
+        self,
+        y: Num[Array, "*batch Q"],
+        mean: Float[Array, "*batch P"],
+        variance: Float[Array, "*batch P"],
+        key: Key[Array, ""] | None = None,
+    ) -> Float[Array, "*batch"]:
+        """log E p(y | g), joint over outputs. Draws, where needed, are shared by all rows."""
+
+    @abc.abstractmethod
+    def predictive_moments(
+        self, mean: Float[Array, "*batch P"], variance: Float[Array, "*batch P"], key: Key[Array, ""] | None = None
+    ) -> tuple[Float[Array, "*batch P"], Float[Array, "*batch P"]]:
+        """Mean and variance of y for each output, g integrated out."""
+
+    @abc.abstractmethod
+    def predictive_cdf(
+        self, y: Num[Array, "*batch P"], mean: Float[Array, "*batch P"], variance: Float[Array, "*batch P"]
+    ) -> Float[Array, "*batch P"]:
+        """P(Y ≤ y) for each output, g integrated out; an error for labels."""
+
+    @abc.abstractmethod
+    def sample(self, key: Key[Array, ""], g: Float[Array, "*batch P"]) -> Num[Array, "*batch Q"]:
+        """One draw of y for each g."""
+
+    @abc.abstractmethod
+    def noise_summary(self) -> Float[Array, ""]:
+        """One number for the progress bar: the mean noise variance, NaN where there is none."""
+
+    @abc.abstractmethod
+    def validate(self, y: np.ndarray) -> None:
+        """Raise a `DataError` when y, on the host, cannot come from this likelihood."""
+
+
+def no_cdf(name: str) -> OptionError:
+    """The error of likelihoods whose y are labels without an order."""
+    return OptionError(
+        f"predictive_cdf was asked of the {name} likelihood, whose targets are labels; expected an ordered target. "
+        "Use predictive_moments for the class probabilities."
+    )
+
+
+def require_positive(option: str, value: float) -> float:
+    """The value, or an error when it is not a positive finite number."""
+    if not (np.isfinite(value) and value > 0):
+        raise OptionError(f"{option}={value!r} given to a likelihood; expected a positive finite number.")
+    return float(value)
+
+
+def check_columns(y: np.ndarray, n_columns: int, name: str) -> None:
+    """Numbers only, all finite, `n_columns` of them in a row."""
+    if y.ndim == 0 or y.shape[-1] != n_columns:
+        raise DataError(
+            f"targets of shape {y.shape} given to the {name} likelihood; expected a last axis of {n_columns} column(s): "
+            "reshape the targets, or build the likelihood for as many columns as they have."
+        )
+    if y.dtype.kind not in "biuf":
+        raise DataError(f"targets of type {y.dtype} given to the {name} likelihood; expected numbers: encode them.")
+    n_bad = np.count_nonzero(~np.isfinite(y))
+    if n_bad:
+        raise DataError(
+            f"{n_bad} of {y.size} targets are NaN or infinite; the {name} likelihood expected finite numbers: "
+            "drop or fill those rows."
+        )
+
+
+def check_all(allowed: np.ndarray, y: np.ndarray, expected: str) -> None:
+    """Raise when an entry is not allowed, naming the first one."""
+    if not np.all(allowed):
+        n_bad = np.count_nonzero(~allowed)
+        raise DataError(
+            f"{n_bad} of {y.size} targets cannot be used, the first is {y[~allowed][0]}; expected {expected}."
+        )
+
+
+def no_noise() -> Float[Array, ""]:
+    """The summary of likelihoods without a noise parameter."""
+    return jnp.asarray(jnp.nan)

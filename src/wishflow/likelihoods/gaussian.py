@@ -1,0 +1,82 @@
+"""Normal observation noise: everything in closed form."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .. import specs
+from ..parameters import Positive
+from .base import AbstractLikelihood, check_columns, require_positive
+
+DEFAULT_VARIANCE = 0.01
+VARIANCE_FLOOR = 1e-8
+
+
+class GaussianLikelihood(AbstractLikelihood):
+    """y_p = g_p + ε_p, ε_p ~ N(0, σ²_p)."""
+
+    noise: Positive  # σ², (P,)
+
+    @classmethod
+    def of(cls, spec: specs.Gaussian, n_outputs: int) -> GaussianLikelihood:
+        """The same starting σ² for each output."""
+        variance = DEFAULT_VARIANCE if spec.variance is None else require_positive("variance", spec.variance)
+        return cls(Positive.of(np.full(n_outputs, variance), VARIANCE_FLOOR))
+
+    @property
+    def n_latent(self) -> int:
+        return self.noise.raw.shape[-1]
+
+    @property
+    def scales_target(self) -> bool:
+        return True
+
+    @property
+    def variance(self) -> Float[Array, " P"]:
+        """The noise variances σ²."""
+        return self.noise.value
+
+    def log_density(self, y, g):
+        return jnp.sum(normal_log_density(y, g, self.variance.astype(g.dtype)), -1)
+
+    def expected_log_density(self, y, mean, variance, key=None, n_draws=8):
+        """log N(y; mean, σ²) − ½ variance / σ²."""
+        noise = self.variance.astype(mean.dtype)
+        return jnp.sum(normal_log_density(y, mean, noise) - 0.5 * variance / noise, -1)
+
+    def predictive_log_density(self, y, mean, variance, key=None):
+        """log N(y; mean, variance + σ²)."""
+        return jnp.sum(normal_log_density(y, mean, variance + self.variance.astype(mean.dtype)), -1)
+
+    def predictive_moments(self, mean, variance, key=None):
+        return mean, variance + self.variance.astype(mean.dtype)
+
+    def predictive_cdf(self, y, mean, variance):
+        return normal_cdf(y, mean, variance + self.variance.astype(mean.dtype))
+
+    def sample(self, key, g):
+        return g + jnp.sqrt(self.variance.astype(g.dtype)) * jax.random.normal(key, g.shape, g.dtype)
+
+    def noise_summary(self):
+        return jnp.mean(self.variance)
+
+    def validate(self, y):
+        check_columns(np.asarray(y), self.n_latent, "gaussian")
+
+
+def normal_log_density(
+    y: Float[Array, "*shape"], mean: Float[Array, "*shape"], variance: Float[Array, "*shape"]
+) -> Float[Array, "*shape"]:
+    """log N(y; mean, variance), elementwise, in the dtype of `mean`."""
+    residual = jnp.asarray(y, mean.dtype) - mean
+    return -0.5 * (jnp.log(2.0 * jnp.pi * variance) + residual**2 / variance)
+
+
+def normal_cdf(
+    y: Float[Array, "*shape"], mean: Float[Array, "*shape"], variance: Float[Array, "*shape"]
+) -> Float[Array, "*shape"]:
+    """Φ((y − mean) / √variance), elementwise, in the dtype of `mean`."""
+    return jax.scipy.special.ndtr((jnp.asarray(y, mean.dtype) - mean) / jnp.sqrt(variance))

@@ -1,0 +1,204 @@
+"""Scores of predictive distributions: log density, RMSE, CRPS, energy score, variogram score, coverage, intervals.
+
+NumPy arrays in, float64 out. Samples lie on the first axis: targets of shape (N,) go with samples of shape (S, N),
+targets of shape (N, P) with (S, N, P). `mean_log_density`, `rmse` and `coverage` are numbers; the other scores come
+back for each target, so that they can be averaged over any part of the data. Smaller is better, except for log density
+and coverage. CRPS and energy score of samples use the fair estimator, whose expectation does not depend on S.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from scipy.special import ndtr
+
+from .errors import DataError, OptionError
+
+INVERSE_ROOT_PI = 1.0 / np.sqrt(np.pi)
+INVERSE_ROOT_TWO_PI = 1.0 / np.sqrt(2.0 * np.pi)
+
+
+def mean_log_density(log_prob: ArrayLike) -> float:
+    """The mean of the log densities of the targets."""
+    return float(np.mean(_filled("log_prob", log_prob)))
+
+
+def rmse(y: ArrayLike, mean: ArrayLike) -> float:
+    """√ mean (y − mean)², over all targets."""
+    y, mean = _same_shape(y=y, mean=mean)
+    return float(np.sqrt(np.mean((y - mean) ** 2)))
+
+
+def crps_samples(y: ArrayLike, samples: ArrayLike) -> Float[np.ndarray, "*shape"]:
+    """Continuous ranked probability score from S draws, in O(S log S).
+
+    CRPS = 1/S Σ_i |x_i − y| − 1/(2 S(S−1)) Σ_ij |x_i − x_j|, where Σ_ij |x_i − x_j| = Σ_k 2 (2k − S − 1) x_(k), sorted.
+    `y` has any shape, `samples` one axis more in front; each entry of `y` is scored by itself.
+    """
+    y, samples = _with_samples(y, samples)
+    # Differences to y, not the draws themselves, enter the weighted sum: its weights add up to 0, so nothing is lost.
+    errors = np.sort(samples - y, axis=0)
+    size = len(errors)
+    weights = (2.0 * np.arange(1, size + 1) - size - 1.0) / (size * (size - 1.0))
+    return np.mean(np.abs(errors), axis=0) - np.tensordot(weights, errors, axes=1)
+
+
+def crps_gaussian(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Float[np.ndarray, "*shape"]:
+    """CRPS of N(mean, std²): E|X − y| − ½ E|X − X'| = std (z (2Φ(z) − 1) + 2φ(z) − 1/√π), z = (y − mean)/std."""
+    y, mean, std = _same_shape(y=y, mean=mean, std=std)
+    _not_negative("std", std)
+    return _mean_absolute(y - mean, std**2) - std * INVERSE_ROOT_PI
+
+
+def crps_gaussian_mixture(y: ArrayLike, means: ArrayLike, variances: ArrayLike) -> Float[np.ndarray, "*shape"]:
+    """CRPS of the equally weighted mixture 1/S Σ_s N(means_s, variances_s), in closed form.
+
+    CRPS = E|X − y| − ½ E|X − X'|
+         = 1/S Σ_s A(means_s − y, variances_s) − 1/(2 S²) Σ_st A(means_s − means_t, variances_s + variances_t)
+    with A(m, v) = E|N(m, v)|. The cost is S² evaluations of Φ for each target, the memory that of the inputs.
+    """
+    y, means = _with_samples(y, means, name="means", at_least=1)
+    means, variances = _same_shape(means=means, variances=variances)
+    _not_negative("variances", variances)
+    size = len(means)
+    # A(0, 2v) = 2 √(v/π) on the diagonal of the double sum; the rest twice, one off-diagonal at a time.
+    pairs = 2.0 * INVERSE_ROOT_PI * np.sum(np.sqrt(variances), axis=0)
+    for lag in range(1, size):
+        spread = _mean_absolute(means[lag:] - means[:-lag], variances[lag:] + variances[:-lag])
+        pairs = pairs + 2.0 * np.sum(spread, axis=0)
+    return np.mean(_mean_absolute(means - y, variances), axis=0) - 0.5 * pairs / size**2
+
+
+def energy_score(y: ArrayLike, samples: ArrayLike) -> Float[np.ndarray, " N"]:
+    """Energy score of a vector target, the CRPS of P dimensions.
+
+    ES = 1/S Σ_i ‖x_i − y‖ − 1/(2 S(S−1)) Σ_ij ‖x_i − x_j‖. For P = 1 it equals `crps_samples`.
+    """
+    y, samples = _with_samples(y, samples)
+    _has_outputs(y)
+    size = len(samples)
+    pairs = np.zeros(y.shape[:-1])
+    for lag in range(1, size):
+        pairs += np.sum(np.linalg.norm(samples[lag:] - samples[:-lag], axis=-1), axis=0)
+    return np.mean(np.linalg.norm(samples - y, axis=-1), axis=0) - pairs / (size * (size - 1.0))
+
+
+def variogram_score(
+    y: ArrayLike, samples: ArrayLike, order: float = 0.5, weights: ArrayLike | None = None
+) -> Float[np.ndarray, " N"]:
+    """Variogram score, sensitive to wrong correlations between the outputs (Scheuerer & Hamill 2015).
+
+    VS = Σ_ij w_ij (|y_i − y_j|^p − 1/S Σ_s |x_si − x_sj|^p)², p = `order`, weights (P, P), all 1 by default.
+    """
+    y, samples = _with_samples(y, samples, at_least=1)
+    _has_outputs(y)
+    if not order > 0:
+        raise OptionError(f"order={order!r} given to the variogram score; expected a number above 0, often 0.5 or 1.")
+    n_outputs = y.shape[-1]
+    weights = np.ones((n_outputs, n_outputs)) if weights is None else np.asarray(weights, float)
+    if weights.shape != (n_outputs, n_outputs):
+        expected = (n_outputs, n_outputs)
+        raise DataError(f"weights has shape {weights.shape}; expected {expected}, one for each pair of outputs.")
+    score = np.zeros(y.shape[:-1])
+    for i in range(n_outputs):  # one row of pairs at a time keeps the memory at that of the samples
+        observed = np.abs(y[..., i : i + 1] - y) ** order
+        expected = np.mean(np.abs(samples[..., i : i + 1] - samples) ** order, axis=0)
+        score += (observed - expected) ** 2 @ weights[i]
+    return score
+
+
+def coverage(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> float:
+    """The share of targets with lower ≤ y ≤ upper."""
+    y, lower, upper = _interval(y, lower, upper)
+    return float(np.mean((lower <= y) & (y <= upper)))
+
+
+def interval_score(
+    y: ArrayLike, lower: ArrayLike, upper: ArrayLike, coverage: float = 0.9
+) -> Float[np.ndarray, "*shape"]:
+    """Interval (Winkler) score of central prediction intervals of the given coverage (Gneiting & Raftery 2007, eq. 43).
+
+    IS = (upper − lower) + 2/α (lower − y)₊ + 2/α (y − upper)₊, α = 1 − coverage.
+    """
+    y, lower, upper = _interval(y, lower, upper)
+    if not 0.0 < coverage < 1.0:
+        raise OptionError(f"coverage={coverage!r} given to the interval score; expected a number between 0 and 1.")
+    missed = np.maximum(lower - y, 0.0) + np.maximum(y - upper, 0.0)
+    return (upper - lower) + 2.0 / (1.0 - coverage) * missed
+
+
+def log_prob_scorer(estimator: Any, X: Any, y: Any) -> float:
+    """A scikit-learn scorer: the mean log density of `y` under the predictions of `estimator`; greater is better.
+
+    Use it as `GridSearchCV(estimator, grid, scoring=log_prob_scorer)`. The model may stand at the end of a pipeline.
+    """
+    if hasattr(estimator, "log_prob"):
+        return mean_log_density(estimator.log_prob(X, y))
+    if hasattr(estimator, "best_estimator_"):
+        return log_prob_scorer(estimator.best_estimator_, X, y)
+    if hasattr(estimator, "steps"):  # a Pipeline offers only the methods that it knows by name
+        inputs = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
+        return log_prob_scorer(estimator[-1], inputs, y)
+    raise OptionError(
+        f"{type(estimator).__name__} has no method `log_prob`; expected an estimator that predicts densities."
+    )
+
+
+def _mean_absolute(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """E|N(m, v)| = m (2Φ(m/√v) − 1) + 2 √v φ(m/√v); |m| where v = 0."""
+    std = np.sqrt(variance)
+    with np.errstate(over="ignore"):  # m/√v may overflow to infinity for tiny v; Φ and φ then have their limits
+        z = np.abs(mean) / np.where(std > 0.0, std, 1.0)
+        z = np.where(std > 0.0, z, np.inf)
+        return np.abs(mean) * (2.0 * ndtr(z) - 1.0) + 2.0 * std * INVERSE_ROOT_TWO_PI * np.exp(-0.5 * z**2)
+
+
+def _filled(name: str, value: ArrayLike) -> np.ndarray:
+    array = np.asarray(value, float)
+    if array.size == 0:
+        raise DataError(f"{name} is empty; expected at least one value to score.")
+    return array
+
+
+def _same_shape(**arrays: ArrayLike) -> tuple[np.ndarray, ...]:
+    """Float64 arrays of one shape. Broadcasting is refused: (N, 1) with (N,) would score N² pairs in silence."""
+    values = {name: _filled(name, value) for name, value in arrays.items()}
+    if len({value.shape for value in values.values()}) > 1:
+        shapes = ", ".join(f"{name} {value.shape}" for name, value in values.items())
+        raise DataError(f"shapes differ: {shapes}; expected one shape. Use `ravel()` on a single column.")
+    return tuple(values.values())
+
+
+def _with_samples(
+    y: ArrayLike, samples: ArrayLike, name: str = "samples", at_least: int = 2
+) -> tuple[np.ndarray, np.ndarray]:
+    y, samples = _filled("y", y), _filled(name, samples)
+    if samples.ndim != y.ndim + 1 or samples.shape[1:] != y.shape:
+        expected = ", ".join(["S", *map(str, y.shape)])
+        raise DataError(f"{name} has shape {samples.shape}, y {y.shape}; expected {name} ({expected}), draws first.")
+    if len(samples) < at_least:
+        raise DataError(f"{name} holds {len(samples)} draw; expected at least {at_least}.")
+    return y, samples
+
+
+def _has_outputs(y: np.ndarray) -> None:
+    if y.ndim < 2:
+        raise DataError(
+            f"y has shape {y.shape}; expected (N, P), outputs on the last axis. Use `crps_samples` for (N,)."
+        )
+
+
+def _not_negative(name: str, value: np.ndarray) -> None:
+    if np.any(value < 0):
+        raise DataError(f"{name} holds {value.min():g}; expected no negative value.")
+
+
+def _interval(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> tuple[np.ndarray, ...]:
+    y, lower, upper = _same_shape(y=y, lower=lower, upper=upper)
+    if np.any(lower > upper):
+        crossed = int(np.sum(lower > upper))
+        raise DataError(f"lower exceeds upper in {crossed} intervals; expected lower ≤ upper: were they swapped?")
+    return y, lower, upper

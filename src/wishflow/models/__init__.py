@@ -1,0 +1,5 @@
+"""Fields, solver and output layer put together."""
+
+from .base import AbstractModel as AbstractModel
+from .flow import FlowModel as FlowModel
+from .sparse_gp import SparseGPModel as SparseGPModel

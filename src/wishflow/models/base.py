@@ -1,0 +1,79 @@
+"""What a regression model is: inputs are carried somewhere, a sparse GP predicts there, a likelihood observes."""
+
+from __future__ import annotations
+
+import abc
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+
+from ..errors import OptionError
+from ..inducing import SparseGP, draw_jointly, draw_pathwise
+from ..likelihoods import AbstractLikelihood
+
+
+class AbstractModel(eqx.Module):
+    """An output GP, a likelihood, and the way inputs take to the output GP."""
+
+    output: eqx.AbstractVar[SparseGP]
+    likelihood: eqx.AbstractVar[AbstractLikelihood]
+
+    @abc.abstractmethod
+    def carry(self, X: Float[Array, "N D"], key: PRNGKeyArray, dtype: jnp.dtype | None = None) -> Float[Array, "N D"]:
+        """One sample of where the rows arrive; noise is independent between rows."""
+
+    @property
+    @abc.abstractmethod
+    def is_stochastic(self) -> bool:
+        """Whether `carry` depends on its key."""
+
+    @abc.abstractmethod
+    def path_kl(self) -> dict[str, Scalar]:
+        """Penalties of the way there, by name."""
+
+    @abc.abstractmethod
+    def summary(self) -> dict[str, Scalar]:
+        """Numbers worth watching."""
+
+
+def n_components(model: AbstractModel, n_samples: int) -> int:
+    """How many components the predictive mixture has."""
+    return n_samples if model.is_stochastic else 1
+
+
+def carry_shared(model: AbstractModel, X: Float[Array, "N D"], key: PRNGKeyArray, n_samples: int) -> Float[Array, "S N D"]:
+    """Samples of where the rows arrive, with the *same* noise for every row.
+
+    Each row is carried on its own with one key, so its samples do not depend on the other rows: predicting one row or a
+    thousand, in any order, gives the same numbers.
+    """
+    keys = jax.random.split(key, n_components(model, n_samples))
+    return jax.vmap(lambda k: jax.vmap(lambda x: model.carry(x[None], k)[0])(X))(keys)
+
+
+def output_components(
+    model: AbstractModel, X: Float[Array, "N D"], key: PRNGKeyArray, n_samples: int
+) -> tuple[Float[Array, "S N P"], Float[Array, "S N P"]]:
+    """Means and variances of g at the rows: the components of the predictive mixture, equally weighted."""
+    arrived = carry_shared(model, X, key, n_samples)
+    gp = model.output.conditioned()
+    means, variances = gp.marginals(arrived.reshape(-1, X.shape[-1]))
+    shape = (*arrived.shape[:2], means.shape[-1])
+    return means.reshape(shape), variances.reshape(shape)
+
+
+def sample_outputs(model: AbstractModel, X: Float[Array, "N D"], key: PRNGKeyArray) -> Float[Array, "N P"]:
+    """One joint draw of y at the rows: one function g for all of them, Brownian and observation noise of their own."""
+    k_carry, k_g, k_y = jax.random.split(key, 3)
+    return model.likelihood.sample(k_y, sample_latent(model.output, model.carry(X, k_carry), k_g))
+
+
+def sample_latent(gp: SparseGP, X: Float[Array, "N D"], key: PRNGKeyArray) -> Float[Array, "N P"]:
+    """One draw of the functions g at the rows: pathwise where the kernel has features, jointly by a dense factor elsewhere."""
+    try:
+        draw = draw_pathwise(key, gp.basis, gp.basis.prepare(), gp.posterior.mean, gp.posterior.sqrt.value)
+    except OptionError:  # raised by kernels without random features, while tracing
+        return draw_jointly(key, gp, X)
+    return draw(X)

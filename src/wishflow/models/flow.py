@@ -1,0 +1,81 @@
+"""Flows: inputs follow dx = μ(x) dt + √Σ(x) dB over [0, T] before a sparse GP predicts (the paper, section 3)."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from .. import fields, kernels
+from ..fields import AbstractField
+from ..inducing import InducingBasis, SparseGP
+from ..likelihoods import AbstractLikelihood
+from ..solver import simulate_final, simulate_paths
+from ..specs import FlowSpec, NoDiffusion, TrainingSpec
+from .base import AbstractModel
+from .sparse_gp import SparseGPModel
+
+# The field may be evaluated in float32: with this jitter, rounding of k(Z, x) moves a(x) by 1e-4 at most.
+FIELD_JITTER = 1e-6
+
+
+class FlowModel(AbstractModel):
+    """x_0 = x, x_T by Euler–Maruyama, y ~ p(y | g(x_T))."""
+
+    output: SparseGP
+    likelihood: AbstractLikelihood
+    field: AbstractField
+    flow_time: float = eqx.field(static=True)
+    n_steps: int = eqx.field(static=True)
+    is_pathwise: bool = eqx.field(static=True)
+    has_noise: bool = eqx.field(static=True)
+
+    def _prepared(self, key, dtype):
+        return self.field.draw(key, dtype) if self.is_pathwise else self.field.prepare(dtype)
+
+    def carry(self, X, key, dtype=None):
+        dtype = X.dtype if dtype is None else dtype
+        k_field, k_path = jax.random.split(key)
+        field = self._prepared(k_field, dtype)
+        return simulate_final(k_path, field, X.astype(dtype), self.flow_time, self.n_steps).astype(X.dtype)
+
+    def paths(self, X, key):
+        """The states after each step, (T, N, D), for figures."""
+        k_field, k_path = jax.random.split(key)
+        return simulate_paths(k_path, self._prepared(k_field, X.dtype), X, self.flow_time, self.n_steps)[1]
+
+    @property
+    def is_stochastic(self):
+        return self.has_noise
+
+    def path_kl(self):
+        return self.field.kl()
+
+    def summary(self):
+        return self.field.summary()
+
+
+def build(spec: FlowSpec, training: TrainingSpec, start: SparseGPModel, Z: object, key: PRNGKeyArray) -> FlowModel:
+    """A flow that starts from a (trained) sparse GP: its output GP and likelihood, and a field near the identity flow on Z."""
+    dim = start.output.basis.Z.shape[1]
+    Z = np.asarray(Z, float)
+    if spec.time_dependent:
+        # Times spread evenly over (0, T), in random order so that time and place are not tied.
+        order = np.asarray(jax.random.permutation(jax.random.fold_in(key, 1), len(Z)))
+        Z = np.column_stack([Z, spec.flow_time * (order + 0.5) / len(Z)])
+    kernel = kernels.build(
+        spec.kernel, Z.shape[1], variance=training.field_variance, lengthscale=training.field_lengthscale
+    )
+    basis = InducingBasis.of(kernel, jnp.asarray(Z), FIELD_JITTER)
+    field = fields.build(spec.diffusion, basis, dim, key, spec.time_dependent)
+    return FlowModel(
+        start.output,
+        start.likelihood,
+        field,
+        float(spec.flow_time),
+        int(spec.n_steps),
+        spec.sampling == "pathwise",
+        not isinstance(spec.diffusion, NoDiffusion),
+    )

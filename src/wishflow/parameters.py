@@ -1,0 +1,90 @@
+"""Constrained parameters: each stores an unconstrained array and offers its constrained `value`.
+
+A gradient step on `raw` never leaves the constraint, so optimisers need to know nothing of it.
+"""
+
+from __future__ import annotations
+
+import abc
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+
+class AbstractParameter(eqx.Module):
+    """An unconstrained array `raw` and the constrained `value` it stands for."""
+
+    raw: eqx.AbstractVar[Array]
+
+    @property
+    @abc.abstractmethod
+    def value(self) -> Array:
+        """The constrained value."""
+
+
+class Positive(AbstractParameter):
+    """value = floor + softplus(raw) > floor.
+
+    Floors are low enough not to bind: a noise variance floor of 1e-5 would cap the score of data
+    sets whose noise is smaller than that.
+    """
+
+    raw: Float[Array, "..."]
+    floor: float = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, value: object, floor: float = 1e-8) -> Positive:
+        """The parameter whose `value` is given; values at or below the floor are lifted just over it."""
+        excess = np.maximum(np.asarray(value, float) - floor, 1e-3 * floor)
+        # Inverse of softplus without overflow: y + log(1 − exp(−y)).
+        return cls(jnp.asarray(excess + np.log(-np.expm1(-excess))), floor)
+
+    @property
+    def value(self) -> Array:
+        return self.floor + jax.nn.softplus(self.raw)
+
+
+class LowerTriangular(AbstractParameter):
+    """Lower triangular matrices with a positive diagonal: exp on the diagonal, free below it."""
+
+    raw: Float[Array, "*batch M M"]
+
+    @classmethod
+    def of(cls, value: Float[Array, "*batch M M"]) -> LowerTriangular:
+        """The parameter whose `value` is the given lower triangular matrix (positive diagonal)."""
+        value = jnp.asarray(value)
+        diagonal = jnp.log(jnp.diagonal(value, axis1=-2, axis2=-1))
+        return cls(jnp.tril(value, -1) + diagonal[..., None] * jnp.eye(value.shape[-1], dtype=value.dtype))
+
+    @property
+    def value(self) -> Array:
+        diagonal = jnp.exp(jnp.diagonal(self.raw, axis1=-2, axis2=-1))
+        return jnp.tril(self.raw, -1) + diagonal[..., None] * jnp.eye(self.raw.shape[-1], dtype=self.raw.dtype)
+
+    @property
+    def log_diagonal(self) -> Array:
+        """log R_ii, exactly the stored numbers."""
+        return jnp.diagonal(self.raw, axis1=-2, axis2=-1)
+
+
+class UnitRows(AbstractParameter):
+    """A matrix whose rows have unit Euclidean norm: value = raw / ‖raw‖ row by row."""
+
+    raw: Float[Array, "D rho"]
+
+    @property
+    def value(self) -> Array:
+        return self.raw / jnp.linalg.norm(self.raw, axis=-1, keepdims=True)
+
+
+class Free(AbstractParameter):
+    """No constraint: value = raw."""
+
+    raw: Float[Array, "..."]
+
+    @property
+    def value(self) -> Array:
+        return self.raw

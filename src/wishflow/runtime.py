@@ -1,0 +1,65 @@
+"""Contexts around our own computations: 64-bit types, matrix-product precision, BLAS threads.
+
+Nothing here changes a process-wide setting: each context restores what it found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import scipy.linalg  # noqa: F401  jaxlib calls SciPy's OpenBLAS; it must be loaded before its threads can be limited
+import threadpoolctl
+
+from .errors import PrecisionError
+
+
+@contextlib.contextmanager
+def computing() -> Iterator[None]:
+    """Everything the estimators compute runs inside this context.
+
+    - 64-bit types are on: Kzz, its Cholesky factor and the KL terms need them.
+    - Matrix products run at the highest precision: TF32 operands are off by 6e-4 relative.
+    - OpenBLAS uses one thread: XLA has its own pool, and the two fight on few cores.
+    """
+    with (
+        jax.enable_x64(True),
+        jax.default_matmul_precision("highest"),
+        threadpoolctl.threadpool_limits(limits=1, user_api="blas"),
+    ):
+        yield
+
+
+def require_x64(what: str) -> None:
+    """Refuse to run a float64 model while JAX would silently cast it to 32 bits."""
+    if not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
+        raise PrecisionError(
+            f"{what} holds float64 arrays, but JAX works in 32 bits here; wrap the call in "
+            "`with wishflow.runtime.computing():` or in `with jax.enable_x64(True):`."
+        )
+
+
+def on_accelerator() -> bool:
+    """Whether the default device is something other than the CPU."""
+    return jax.default_backend() != "cpu"
+
+
+def enable_compilation_cache(folder: str | Path | None = None) -> Path:
+    """Keep compiled programs on disk, for users who ask for it; returns the folder.
+
+    The default folder is `wishflow/jax` in the user's cache folder. This is the one function
+    that changes a process-wide setting of JAX, and only a user, the command line, the Makefile
+    or the test configuration calls it.
+    """
+    if folder is None:
+        from platformdirs import user_cache_path
+
+        folder = user_cache_path("wishflow") / "jax"
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    jax.config.update("jax_compilation_cache_dir", str(path))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+    return path

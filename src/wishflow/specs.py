@@ -1,0 +1,365 @@
+"""What a user asks for: frozen dataclasses of plain Python values, with JSON both ways. No JAX here.
+
+A spec says what a part is (`RBF(lengthscale=2.0)`), not its arrays; `build` beside each module class makes the
+arrays once the shapes of the data are known. Every spec is hashable, so it can be a static argument of a compiled program.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from .errors import OptionError, unknown_option
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """Base of all specs: equality, hash and JSON come from the fields."""
+
+    def to_json(self) -> dict[str, Any]:
+        """A dictionary of plain values: the class name under "kind", then the fields."""
+        fields = {f.name: _value_to_json(getattr(self, f.name)) for f in dataclasses.fields(self)}
+        return {"kind": type(self).__name__, **fields}
+
+
+def _value_to_json(value: Any) -> Any:
+    if isinstance(value, Spec):
+        return value.to_json()
+    if isinstance(value, tuple):
+        return [_value_to_json(item) for item in value]
+    return value
+
+
+# --- kernels ---------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelSpec(Spec):
+    """A covariance function. `a + b` and `a * b` make sums and products."""
+
+    def __add__(self, other: KernelSpec) -> Sum:
+        return Sum(_flatten(Sum, self, other))
+
+    def __mul__(self, other: KernelSpec) -> Product:
+        return Product(_flatten(Product, self, other))
+
+
+@dataclasses.dataclass(frozen=True)
+class StationaryKernelSpec(KernelSpec):
+    """Starting values of a stationary kernel; `None` leaves them to the model that uses it.
+
+    `ard` gives each input its own lengthscale. `active_dims` picks the inputs the kernel sees (all by default).
+    """
+
+    variance: float | None = None
+    lengthscale: float | None = None
+    ard: bool = True
+    active_dims: tuple[int, ...] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class RBF(StationaryKernelSpec):
+    """k(x, y) = s² exp(−½ r²), r² = Σ_d (x_d − y_d)² / ℓ_d²."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Matern12(StationaryKernelSpec):
+    """k(x, y) = s² exp(−r)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Matern32(StationaryKernelSpec):
+    """k(x, y) = s² (1 + √3 r) exp(−√3 r)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Matern52(StationaryKernelSpec):
+    """k(x, y) = s² (1 + √5 r + 5r²/3) exp(−√5 r)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Periodic(StationaryKernelSpec):
+    """k(x, y) = s² exp(−2 Σ_d sin²(π (x_d − y_d) / p_d) / ℓ_d²)."""
+
+    period: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Linear(KernelSpec):
+    """k(x, y) = Σ_d s²_d x_d y_d; with `ard` each input has its own variance."""
+
+    variance: float | None = None
+    ard: bool = False
+    active_dims: tuple[int, ...] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Sum(KernelSpec):
+    """k = Σ_i k_i."""
+
+    parts: tuple[KernelSpec, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Product(KernelSpec):
+    """k = Π_i k_i."""
+
+    parts: tuple[KernelSpec, ...] = ()
+
+
+def _flatten(kind: type, *terms: KernelSpec) -> tuple[KernelSpec, ...]:
+    return tuple(part for term in terms for part in (term.parts if isinstance(term, kind) else (term,)))  # type: ignore[attr-defined]
+
+
+# --- diffusions ------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class DiffusionSpec(Spec):
+    """The covariance rate Σ(x) of the flow."""
+
+
+@dataclasses.dataclass(frozen=True)
+class NoDiffusion(DiffusionSpec):
+    """Σ = 0: the flow is an ordinary differential equation ("No noise")."""
+
+
+@dataclasses.dataclass(frozen=True)
+class GPDiffusion(DiffusionSpec):
+    """Drift and Σ are mean and variance of one Gaussian field (diffGP, Hegde et al. 2019)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Diagonal(DiffusionSpec):
+    """Σ = Λ, constant and diagonal."""
+
+    white: float = 0.01
+
+
+@dataclasses.dataclass(frozen=True)
+class Wishart(DiffusionSpec):
+    """Σ(x) = L J(x) J(x)ᵀ Lᵀ (+ Λ), J a ρ×ν matrix of Gaussian processes (diffWGP).
+
+    `rank` ρ acts as D where it is larger or None; `dof` ν is ρ where None; `columns` says whether the ν columns of J have
+    posteriors of their own ("independent") or share one ("shared"); `white` is the starting value of Λ, None for no Λ.
+    """
+
+    rank: int | None = 5
+    dof: int | None = None
+    columns: str = "shared"
+    white: float | None = None
+    unit_rows: bool = True
+
+    def __post_init__(self) -> None:
+        if self.columns not in ("shared", "independent"):
+            raise unknown_option("columns", self.columns, ("shared", "independent"))
+        for name in ("rank", "dof"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or int(value) != value or value < 1):
+                raise OptionError(f"{name}={value!r} given to the Wishart diffusion; expected a whole number of at least 1, or None.")
+
+
+# --- likelihoods -----------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class LikelihoodSpec(Spec):
+    """p(y | g): how an observation depends on the output of the model."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Gaussian(LikelihoodSpec):
+    """y = g + ε, ε ~ N(0, σ²), one σ² for each output, in standardised units."""
+
+    variance: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class StudentT(LikelihoodSpec):
+    """y = g + s ε, ε Student-t with `dof` degrees of freedom (learnt, above 2)."""
+
+    scale: float = 0.3
+    dof: float = 4.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Bernoulli(LikelihoodSpec):
+    """P(y = 1) = 1 / (1 + exp(−g))."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Categorical(LikelihoodSpec):
+    """P(y = c) = softmax(g)_c, one output of g for each class."""
+
+    n_classes: int = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Poisson(LikelihoodSpec):
+    """y ~ Poisson(exp(g))."""
+
+
+# --- names and JSON --------------------------------------------------------------------------
+
+KERNELS: dict[str, KernelSpec] = {
+    "rbf": RBF(),
+    "matern12": Matern12(),
+    "matern32": Matern32(),
+    "matern52": Matern52(),
+    "linear": Linear(),
+    "periodic": Periodic(),
+}
+LIKELIHOODS: dict[str, LikelihoodSpec] = {
+    "gaussian": Gaussian(),
+    "student_t": StudentT(),
+    "bernoulli": Bernoulli(),
+    "categorical": Categorical(),
+    "poisson": Poisson(),
+}
+DIFFUSIONS: dict[str, DiffusionSpec] = {
+    "none": NoDiffusion(),
+    "gp": GPDiffusion(),
+    "diagonal": Diagonal(),
+    "wishart": Wishart(),
+}
+
+
+def resolve(option: str, value: Any, names: dict[str, Any], base: type[Spec]) -> Any:
+    """The spec meant by a name or a spec; an error that lists the names otherwise."""
+    if isinstance(value, base):
+        return value
+    if isinstance(value, str) and value in names:
+        return names[value]
+    if isinstance(value, str):
+        raise unknown_option(option, value, list(names))
+    raise OptionError(f"{option}={value!r} is a {type(value).__name__}; expected one of {list(names)} or a {base.__name__}.")
+
+
+def from_json(data: Any) -> Any:
+    """The spec a dictionary made by `Spec.to_json` describes. Only classes of this module are made."""
+    if isinstance(data, list):
+        return tuple(from_json(item) for item in data)
+    if not isinstance(data, dict) or "kind" not in data:
+        return data
+    kinds = {cls.__name__: cls for cls in _all_subclasses(Spec)}
+    if data["kind"] not in kinds:
+        raise unknown_option("kind", data["kind"], sorted(kinds))
+    return kinds[data["kind"]](**{name: from_json(value) for name, value in data.items() if name != "kind"})
+
+
+def _all_subclasses(cls: type) -> list[type]:
+    return [sub for direct in cls.__subclasses__() for sub in (direct, *_all_subclasses(direct))]
+
+
+# --- models ----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class SparseGPSpec(Spec):
+    """A sparse GP with a likelihood (SGP)."""
+
+    kernel: KernelSpec = RBF()
+    likelihood: LikelihoodSpec = Gaussian()
+
+
+@dataclasses.dataclass(frozen=True)
+class FlowSpec(Spec):
+    """Inputs flow through an SDE over [0, flow_time] in n_steps Euler steps; a sparse GP predicts from where they end.
+
+    `kernel` is the one of the output GP and, with starting values of its own, of the field.
+    """
+
+    kernel: KernelSpec = RBF()
+    likelihood: LikelihoodSpec = Gaussian()
+    diffusion: DiffusionSpec = Wishart()
+    flow_time: float = 1.0
+    n_steps: int = 20
+    sampling: str = "marginal"
+    time_dependent: bool = False
+
+    def __post_init__(self) -> None:
+        if self.sampling not in ("marginal", "pathwise"):
+            raise unknown_option("sampling", self.sampling, ("marginal", "pathwise"))
+
+
+# --- training --------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingSpec(Spec):
+    """How a model is trained. All numbers are in standardised units.
+
+    The flow is preceded by a warm start of the output GP alone: `warm_iter` iterations of L-BFGS on the collapsed bound where
+    `collapsed` is set, the likelihood is Gaussian and N ≤ `collapsed_limit`; otherwise of stochastic steps at `warm_rate`.
+    `natural_rate` is the step γ of natural gradients for q of the output (None: Adam for it too). `decay` is the
+    part of the iterations over which the rate falls to zero by a cosine; `tolerance` (nats per row and 100 iterations) ends
+    the constant part early once the bound no longer rises.
+    """
+
+    max_iter: int
+    batch_size: int
+    learning_rate: float
+    n_steps: int
+    n_train_samples: int
+    warm_iter: int
+    warm_rate: float
+    kl_warmup: int
+    collapsed: bool = True
+    collapsed_limit: int = 50_000
+    natural_rate: float | None = 0.1
+    decay: float = 1.0
+    rate_warmup: int = 0
+    tolerance: float = 0.0
+    flow_dtype: str = "float32"
+    output_lengthscale: float = 2.0
+    output_variance: float = 1.0
+    noise_variance: float = 0.1
+    field_lengthscale: float = 2.0
+    field_variance: float = 0.01
+
+
+def paper_preset(n_rows: int, n_inputs: int) -> TrainingSpec:
+    """The paper's own settings (design, section 6), the same for every data set."""
+    del n_rows, n_inputs
+    return TrainingSpec(
+        max_iter=40_000,
+        batch_size=2000,
+        learning_rate=1e-3,
+        n_steps=20,
+        n_train_samples=6,
+        warm_iter=10_000,
+        warm_rate=1e-2,
+        kl_warmup=4000,
+        collapsed=False,
+        natural_rate=None,
+        decay=0.0,
+        output_lengthscale=2.0,
+        output_variance=2.0,
+        noise_variance=0.01,
+        field_lengthscale=2.0,
+        field_variance=0.01,
+    )
+
+
+def fast_preset(n_rows: int, n_inputs: int) -> TrainingSpec:
+    """One rule for all data sets, a function of N and D alone, that reaches the paper's bound or a better one sooner."""
+    scale = max(1.0, n_inputs) ** 0.5
+    return TrainingSpec(
+        max_iter=2000 if n_rows < 2000 else 5000,
+        batch_size=2000,
+        learning_rate=0.01,
+        n_steps=10,
+        n_train_samples=1,
+        warm_iter=300,
+        warm_rate=2e-2,
+        kl_warmup=0,
+        decay=0.5,
+        output_lengthscale=scale,
+        output_variance=1.0,
+        noise_variance=0.1,
+        field_lengthscale=scale,
+        field_variance=0.01,
+    )
+
+
+PRESETS = {"fast": fast_preset, "paper": paper_preset}

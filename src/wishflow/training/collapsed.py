@@ -1,0 +1,164 @@
+"""L-BFGS on the collapsed bound of a Gaussian sparse GP.
+
+Many models at once, or one on an accelerator: `optax.lbfgs` in compiled chunks. One model on the CPU: SciPy's L-BFGS-B around
+a compiled value and gradient, which compiles in a third of the time (docs/decisions.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import scipy.optimize
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int, PyTree, Scalar
+
+from ..models import SparseGPModel
+from ..objectives import Batch, collapsed_bound, optimal_posterior
+
+CHUNK = 50
+OPTIMISER = optax.lbfgs(memory_size=20, linesearch=optax.scale_by_zoom_linesearch(max_linesearch_steps=15))
+
+
+class CollapsedState(eqx.Module):
+    """Model and optimiser; `value` is the bound at the model."""
+
+    model: SparseGPModel
+    optimiser: PyTree
+    value: Scalar
+
+
+def _mask(model: SparseGPModel) -> PyTree:
+    """Kernel, Z and noise are moved; q has been maximised out and the jitter is fixed during a run."""
+    mask = jax.tree.map(lambda leaf: True, model)
+    return eqx.tree_at(
+        lambda m: (m.output.posterior, m.output.basis.jitter),
+        mask,
+        (jax.tree.map(lambda leaf: False, model.output.posterior), False),
+    )
+
+
+def start_collapsed(model: SparseGPModel) -> CollapsedState:
+    parameters, _ = eqx.partition(model, _mask(model))
+    # Strong types throughout: a weakly typed leaf would make the second chunk another program.
+    optimiser = jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), OPTIMISER.init(parameters))
+    return CollapsedState(model, optimiser, jnp.full((), -jnp.inf, model.output.basis.Z.dtype))
+
+
+def run_collapsed(
+    state: CollapsedState, data: Batch, n: Int[Array, ""]
+) -> tuple[CollapsedState, dict[str, Float[Array, " chunk"]]]:
+    """n ≤ CHUNK iterations; the bound is divided by N so that the line search sees numbers of order one."""
+    parameters, fixed = eqx.partition(state.model, _mask(state.model))
+
+    def loss(parameters):
+        value = -collapsed_bound(eqx.combine(parameters, fixed), data) / data.n_data
+        # A factorisation that fails is a step too far: the line search backs off from a large finite number.
+        return jnp.where(jnp.isfinite(value), value, 1e10)
+
+    value_and_grad = optax.value_and_grad_from_state(loss)
+
+    def body(i, carry):
+        parameters, optimiser, records = carry
+        value, gradient = value_and_grad(parameters, state=optimiser)
+        gradient = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0.0), gradient)
+        updates, moved = OPTIMISER.update(
+            gradient, optimiser, parameters, value=value, grad=gradient, value_fn=loss
+        )
+        new = optax.apply_updates(parameters, updates)
+        is_good = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(new)]).all()
+        new = jax.tree.map(lambda a, b: jnp.where(is_good, a, b), new, parameters)
+        noise = eqx.combine(new, fixed).likelihood.noise_summary()
+        report = {"bound": -value * data.n_data, "noise": noise, "skipped": 1.0 - is_good}
+        return new, moved, {name: records[name].at[i].set(value) for name, value in report.items()}
+
+    records = {name: jnp.full((CHUNK,), jnp.nan) for name in ("bound", "noise", "skipped")}
+    parameters, optimiser, records = jax.lax.fori_loop(0, n, body, (parameters, state.optimiser, records))
+    value = -optax.tree_utils.tree_get(optimiser, "value") * data.n_data
+    return CollapsedState(eqx.combine(parameters, fixed), optimiser, value), records
+
+
+def finish_collapsed(model: SparseGPModel, data: Batch) -> SparseGPModel:
+    """The model with its optimal q."""
+    return eqx.tree_at(lambda m: m.output.posterior, model, optimal_posterior(model, data))
+
+
+@eqx.filter_jit
+def collapsed_chunk(state, data, n):
+    return run_collapsed(state, data, n)
+
+
+@eqx.filter_jit
+def collapsed_chunk_many(states, data, n):
+    return jax.vmap(lambda s, d: run_collapsed(s, d, n))(states, data)
+
+
+@eqx.filter_jit
+def collapsed_end(model, data):
+    return finish_collapsed(model, data)
+
+
+@eqx.filter_jit
+def collapsed_end_many(models, data):
+    return jax.vmap(finish_collapsed)(models, data)
+
+
+@eqx.filter_jit
+def _value_and_grad(parameters, fixed, data):
+    """−bound / N, its gradient and the noise, for one flat vector."""
+
+    def loss(parameters):
+        model = eqx.combine(parameters, fixed)
+        return -collapsed_bound(model, data) / data.n_data, model.likelihood.noise_summary()
+
+    (value, noise), gradient = jax.value_and_grad(loss, has_aux=True)(parameters)
+    return value, ravel_pytree(gradient)[0], noise
+
+
+def minimise_on_host(
+    model: SparseGPModel, data: Batch, n_iter: int, on_chunk: Callable[[int, dict[str, np.ndarray]], bool]
+) -> tuple[SparseGPModel, bool]:
+    """Maximise the collapsed bound with SciPy's L-BFGS-B; `on_chunk` sees every CHUNK iterations and may ask to stop.
+
+    Ends when an iteration gains less than 1e-9 nats for each row. Returns the model and whether it converged.
+    """
+    parameters, fixed = eqx.partition(model, _mask(model))
+    start, unravel = ravel_pytree(parameters)
+    last = {"value": np.inf, "noise": np.nan, "gradient": np.zeros(start.shape)}
+
+    def loss(vector: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient, noise = (np.asarray(part) for part in _value_and_grad(unravel(jnp.asarray(vector)), fixed, data))
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+            # A factorisation that failed is a step too far: the line search backs off from a large number.
+            return 1e10, np.zeros_like(vector)
+        last.update(value=float(value), noise=float(noise))
+        return float(value), gradient
+
+    n_rows, values = float(data.n_data), []
+
+    def after_iteration(intermediate_result: scipy.optimize.OptimizeResult) -> None:
+        values.append((-intermediate_result.fun * n_rows, last["noise"], 0.0))
+        if len(values) % CHUNK == 0 and on_chunk(len(values), _records(values[-CHUNK:])):
+            raise StopIteration
+
+    result = scipy.optimize.minimize(
+        loss,
+        np.asarray(start),
+        jac=True,
+        method="L-BFGS-B",
+        callback=after_iteration,
+        options={"maxiter": n_iter, "maxcor": 20, "maxfun": 20 * n_iter, "ftol": 1e-9, "gtol": 1e-7},
+    )
+    if not values:
+        values.append((-last["value"] * n_rows, last["noise"], 0.0))
+    if len(values) % CHUNK:
+        on_chunk(len(values), _records(values[-(len(values) % CHUNK) :]))
+    return eqx.combine(unravel(jnp.asarray(result.x)), fixed), bool(result.success)
+
+
+def _records(values: list[tuple[float, float, float]]) -> dict[str, np.ndarray]:
+    return dict(zip(("bound", "noise", "skipped"), np.array(values).T, strict=True))

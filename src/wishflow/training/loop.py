@@ -1,0 +1,267 @@
+"""The loop on the host: phases, chunks, callbacks, convergence, jitter; for one model or for many of equal shape at once.
+
+A *group* is a list of problems trained by one program: on an accelerator all of them under `vmap`; on the CPU each by itself,
+because batched factorisations can hang there (design, section 3) and gain nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from jaxtyping import PyTree
+
+from .. import linalg
+from ..callbacks import CallbackList, ChunkEvent
+from ..errors import FactorisationError
+from ..inducing import kernel_matrix_on_host
+from ..initialise import inducing_points, padded_batch, size_class
+from ..models import AbstractModel, flow, sparse_gp
+from ..runtime import on_accelerator
+from ..specs import FlowSpec, Gaussian, SparseGPSpec, TrainingSpec
+from . import chunk, collapsed
+from .schedule import decay_start, rates_from
+
+STEPS_PER_CHUNK = 100
+SKIPPED_LIMIT = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A model to train on scaled data."""
+
+    spec: SparseGPSpec | FlowSpec
+    training: TrainingSpec
+    X: np.ndarray
+    y: np.ndarray
+    n_inducing: int
+    seed: int
+    learning_rate: float | Callable | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """A trained model, its history (one row for each iteration) and how training ended."""
+
+    model: AbstractModel
+    history: pd.DataFrame
+    n_iter: int
+    status: str
+
+
+def train(problems: list[Problem], callbacks: Any = None) -> list[Trained]:
+    """Train every problem; those of one call must have models of equal shape where they are trained together."""
+    with CallbackList(callbacks) as calls:
+        if on_accelerator() and len(problems) > 1:
+            return _Run(problems, calls, range(len(problems)), len(problems)).run()
+        runs = [_Run([problem], calls, [i], len(problems)) for i, problem in enumerate(problems)]
+        return [run.run()[0] for run in runs]
+
+
+class _Run:
+    """One group on its way through the phases; `models` is stacked where there are several."""
+
+    def __init__(self, problems: list[Problem], calls: CallbackList, indices: Any, n_models: int) -> None:
+        first = problems[0]
+        n_rows = size_class(max(len(p.X) for p in problems))
+        self.problems, self.calls, self.indices, self.n_models = problems, calls, list(indices), n_models
+        self.spec, self.training = first.spec, first.training
+        self.is_many = len(problems) > 1
+        self.data = self._stack([padded_batch(p.X, p.y, n_rows) for p in problems])
+        self.Z = [inducing_points(p.X, p.n_inducing, p.seed) for p in problems]
+        self.records: list[list[pd.DataFrame]] = [[] for _ in problems]
+        self.status = ["reached max_iter"] * len(problems)
+        self.started = time.perf_counter()
+
+    # --- phases ---
+
+    def run(self) -> list[Trained]:
+        base = SparseGPSpec(self.spec.kernel, self.spec.likelihood)
+        y_width = [p.y.shape[1] for p in self.problems]
+        models = self._stack(
+            [sparse_gp.build(base, self.training, Z, w) for Z, w in zip(self.Z, y_width, strict=True)]
+        )
+        is_flow = isinstance(self.spec, FlowSpec)
+        models = self._warm_start(models, "output" if is_flow else "fit")
+        if is_flow:
+            models = self._flow_phase(models)
+        return self._package(models)
+
+    def _warm_start(self, models: PyTree, phase: str) -> PyTree:
+        training, n = self.training, max(len(p.X) for p in self.problems)
+        is_gaussian = isinstance(self.spec.likelihood, Gaussian)
+        if training.collapsed and is_gaussian and n <= training.collapsed_limit:
+            return self._collapsed_phase(models, phase, training.warm_iter)
+        rate = training.warm_rate
+        return self._stochastic_phase(models, phase, training.warm_iter, rate, n_samples=1)
+
+    def _flow_phase(self, models: PyTree) -> PyTree:
+        starts = self._unstack(models)
+        flows = self._stack(
+            [
+                flow.build(self.spec, self.training, start, Z, jax.random.key(p.seed + 1))
+                for start, Z, p in zip(starts, self.Z, self.problems, strict=True)
+            ]
+        )
+        training = self.training
+        rate = training.learning_rate if self.problems[0].learning_rate is None else self.problems[0].learning_rate
+        return self._stochastic_phase(flows, "flow", training.max_iter, rate, training.n_train_samples)
+
+    def _collapsed_phase(self, models: PyTree, phase: str, n_iter: int) -> PyTree:
+        models = self._refresh_jitter(models)
+        if not self.is_many and not on_accelerator():
+            return self._host_collapsed(models, phase, n_iter)
+        self.calls.on_start(phase, n_iter)
+        start = eqx.filter_vmap(collapsed.start_collapsed) if self.is_many else collapsed.start_collapsed
+        state = start(models)
+        run = collapsed.collapsed_chunk_many if self.is_many else collapsed.collapsed_chunk
+        best = None
+        for done in range(0, n_iter, collapsed.CHUNK):
+            n = min(collapsed.CHUNK, n_iter - done)
+            state, records = run(state, self.data, jnp.asarray(n))
+            stop = self._report(phase, done + n, n_iter, records, n)
+            value = np.asarray(state.value).reshape(-1)
+            n_rows = np.asarray(self.data.n_data).reshape(-1)
+            if stop.all() or (best is not None and np.all(value - best < 1e-5 * n_rows)):
+                self.status = ["converged"] * len(self.problems)
+                break
+            best = value
+        end = collapsed.collapsed_end_many if self.is_many else collapsed.collapsed_end
+        return end(self._refresh_jitter(state.model), self.data)
+
+    def _host_collapsed(self, model: PyTree, phase: str, n_iter: int) -> PyTree:
+        self.calls.on_start(phase, n_iter)
+        ended = [False]
+
+        def on_chunk(step: int, records: dict[str, np.ndarray]) -> bool:
+            ended[0] = bool(self._report(phase, step, n_iter, records, len(records["bound"])).all())
+            return ended[0]
+
+        model, is_converged = collapsed.minimise_on_host(model, self.data, n_iter, on_chunk)
+        if is_converged or ended[0]:
+            self.status = ["converged" if is_converged else "stopped by a callback"]
+        return collapsed.collapsed_end(self._refresh_jitter(model), self.data)
+
+    def _stochastic_phase(
+        self, models: PyTree, phase: str, n_iter: int, peak: float | Callable, n_samples: int
+    ) -> PyTree:
+        training, n_models = self.training, len(self.problems)
+        n_rows = np.asarray(self.data.n_data).reshape(-1)
+        settings = chunk.StepSettings(
+            batch_size=self._batch_size(),
+            n_samples=n_samples,
+            flow_dtype=training.flow_dtype,
+            is_natural=training.natural_rate is not None,
+        )
+        models = self._refresh_jitter(models)
+        state = self._start_states(models, settings)
+        run = chunk.train_chunk_many if self.is_many else chunk.train_chunk
+        self.calls.on_start(phase, n_iter)
+        self.status = ["reached max_iter"] * n_models
+        position = np.zeros(n_models, int)
+        last, done = np.full(n_models, -np.inf), 0
+        while (position < n_iter).any():
+            n = int(min(STEPS_PER_CHUNK, (n_iter - position).max()))
+            rates = self._stack([rates_from(training, peak, n_iter, p + np.arange(n)) for p in position])
+            state, records = run(state, self.data, rates, jnp.asarray(n), settings)
+            position, done = position + n, done + n
+            stop = self._report(phase, done, n_iter, records, n)
+            bound = np.nanmean(np.asarray(records["bound"]).reshape(n_models, -1)[:, :n], axis=1)
+            is_flat = (bound - last < training.tolerance * n_rows) & (training.tolerance > 0)
+            in_constant_part = (position > training.kl_warmup) & (position < decay_start(training, n_iter))
+            position = np.where(is_flat & in_constant_part, decay_start(training, n_iter), position)
+            position = np.where(stop, n_iter, position)
+            last = bound
+            state, is_stuck = self._mend(state)
+            position = np.where(is_stuck, n_iter, position)
+        return state.model
+
+    # --- parts of a phase ---
+
+    def _batch_size(self) -> int:
+        """The whole data where they fit, so that the size class of the rows is the size of the batch."""
+        n_rows = self.data.X.shape[-2]
+        return n_rows if max(len(p.X) for p in self.problems) <= self.training.batch_size else self.training.batch_size
+
+    def _start_states(self, models: PyTree, settings: chunk.StepSettings) -> chunk.TrainState:
+        keys = [jax.random.key(p.seed) for p in self.problems]
+        states = [chunk.start_state(m, k, settings) for m, k in zip(self._unstack(models), keys, strict=True)]
+        return self._stack(states)
+
+    def _report(self, phase: str, step: int, n_steps: int, records: Any, n: int) -> np.ndarray:
+        """Keep the records, tell the callbacks; which models a callback asked to stop."""
+        stop = np.zeros(len(self.problems), bool)
+        seconds = time.perf_counter() - self.started
+        for i, index in enumerate(self.indices):
+            mine = {k: (np.asarray(v)[i] if self.is_many else np.asarray(v))[:n] for k, v in records.items()}
+            frame = pd.DataFrame({"phase": phase, "step": np.arange(step - n, step), **mine})
+            self.records[i].append(frame.assign(seconds=seconds))
+            shown = {**mine, "noise": np.sqrt(mine["noise"])}
+            event = ChunkEvent(phase, step, n_steps, shown, seconds, index, self.n_models)
+            stop[i] = bool(self.calls.on_chunk(event))
+            if stop[i]:
+                self.status[i] = "stopped by a callback"
+        return stop
+
+    def _mend(self, state: chunk.TrainState) -> tuple[chunk.TrainState, np.ndarray]:
+        """After skipped steps choose the jitter anew; a model that still takes no step keeps its last good state."""
+        skipped = np.asarray(state.skipped).reshape(-1)
+        if not skipped.any():
+            return state, np.zeros(len(skipped), bool)
+        is_stuck = skipped >= SKIPPED_LIMIT
+        before = [np.asarray(b.jitter) for b in chunk.bases(state.model)]
+        try:
+            state = eqx.tree_at(lambda s: s.model, state, self._refresh_jitter(state.model))
+        except FactorisationError:
+            return state, self._give_up(is_stuck)
+        after = [np.asarray(b.jitter) for b in chunk.bases(state.model)]
+        is_mended = np.any([np.reshape(a != b, -1) for a, b in zip(after, before, strict=True)], axis=0)
+        return state, self._give_up(is_stuck & ~is_mended)
+
+    def _give_up(self, is_stuck: np.ndarray) -> np.ndarray:
+        for i in np.flatnonzero(is_stuck):
+            self.status[i] = "stopped: the last steps were not finite; the last good state was kept"
+            warnings.warn(
+                f"training of model {self.indices[i]} {self.status[i]}; lower learning_rate or check the scale of the data.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return is_stuck
+
+    def _refresh_jitter(self, models: PyTree) -> PyTree:
+        """The smallest jitter that factorises each Kzz, never below the one the model was built with."""
+        refreshed = []
+        for model in self._unstack(models):
+            jitters = []
+            for basis in chunk.bases(model):
+                Kzz, scale = kernel_matrix_on_host(basis)
+                needed = linalg.choose_jitter(Kzz, scale, f"Kzz of {basis.n_inducing} inducing points")
+                jitters.append(jnp.asarray(max(needed, float(basis.jitter)), basis.jitter.dtype))
+            refreshed.append(eqx.tree_at(lambda m: [b.jitter for b in chunk.bases(m)], model, jitters))
+        return self._stack(refreshed)
+
+    def _package(self, models: PyTree) -> list[Trained]:
+        """Models with NumPy leaves: they pickle and stay float64 whatever JAX is set to."""
+        trained = []
+        for model, frames, status in zip(self._unstack(models), self.records, self.status, strict=True):
+            history = pd.concat(frames, ignore_index=True)
+            trained.append(Trained(jax.tree.map(np.asarray, model), history, len(history), status))
+        return trained
+
+    # --- one or many ---
+
+    def _stack(self, trees: list[PyTree]) -> PyTree:
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees) if self.is_many else trees[0]
+
+    def _unstack(self, tree: PyTree) -> list[PyTree]:
+        if not self.is_many:
+            return [tree]
+        return [jax.tree.map(lambda leaf, i=i: leaf[i], tree) for i in range(len(self.problems))]

@@ -1,0 +1,22 @@
+"""Every test runs in the library's own numerical context; compiled programs are kept between runs."""
+
+import os
+from pathlib import Path
+
+import jax
+import pytest
+
+import wishflow.runtime as runtime
+
+runtime.enable_compilation_cache(os.environ.get("WISHFLOW_TEST_CACHE", Path(__file__).parent.parent / ".jax_cache"))
+
+
+@pytest.fixture(autouse=True)
+def _library_context():
+    with runtime.computing():
+        yield
+
+
+@pytest.fixture
+def key():
+    return jax.random.key(0)

@@ -1,0 +1,381 @@
+"""Kernels: every kernel of `KERNELS` meets one contract; a new kernel joins it by one line."""
+
+from __future__ import annotations
+
+import json
+
+import equinox as eqx
+import jax
+import jax.flatten_util
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.gaussian_process import kernels as sk
+
+from wishflow import kernels as wk
+from wishflow import specs
+from wishflow.errors import DataError, OptionError
+from wishflow.runtime import computing
+
+D = 4
+KERNELS = {
+    "rbf": wk.RBF(variance=1.7, lengthscale=0.8),
+    "rbf-one-lengthscale": wk.RBF(variance=0.6, lengthscale=1.3, ard=False),
+    "rbf-active-block": wk.RBF(lengthscale=0.7, active_dims=(1, 2)),
+    "rbf-active-scattered": wk.RBF(lengthscale=0.7, active_dims=(3, 0)),
+    "matern12": wk.Matern12(variance=1.2, lengthscale=1.5),
+    "matern12-one-lengthscale": wk.Matern12(lengthscale=2.0, ard=False),
+    "matern32": wk.Matern32(variance=0.4, lengthscale=1.1),
+    "matern52": wk.Matern52(variance=2.0, lengthscale=0.9),
+    "matern52-active": wk.Matern52(lengthscale=0.9, ard=False, active_dims=(0, 2)),
+    "linear": wk.Linear(variance=0.7),
+    "linear-ard": wk.Linear(variance=1.4, ard=True, active_dims=(0, 3)),
+    "periodic": wk.Periodic(variance=1.1, lengthscale=1.4, period=2.3),
+    "periodic-one-lengthscale": wk.Periodic(lengthscale=0.9, period=0.7, ard=False, active_dims=(2,)),
+    "sum": wk.Matern52() + wk.Linear() + wk.RBF(active_dims=(1,)),
+    "product": wk.RBF(variance=1.5) * wk.Linear(variance=0.8, ard=True),
+    "product-of-sum": (wk.Matern32() + wk.Linear()) * wk.RBF(lengthscale=2.0) * wk.Matern12(lengthscale=3.0, active_dims=(0,)),
+    "sum-with-product": wk.Linear() * wk.Linear(active_dims=(1, 3)) + wk.Matern12(),
+    "locally-periodic": wk.Periodic(active_dims=(0,)) * wk.RBF(),
+}
+every_kernel = pytest.mark.parametrize("name", KERNELS)
+WITH_FEATURES = [name for name in KERNELS if "periodic" not in name]
+STATIONARY = {"rbf": wk.RBF, "matern12": wk.Matern12, "matern32": wk.Matern32, "matern52": wk.Matern52}
+
+
+def make(name: str, seed: int = 0) -> wk.AbstractKernel:
+    """The kernel with its parameters spread out, so that no two inputs look alike."""
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(lambda raw: np.asarray(raw) + 0.3 * rng.normal(size=raw.shape), wk.build(KERNELS[name], D))
+
+
+def points(seed: int, n: int = 8, d: int = D) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+def by_pairs(kernel, X, Y):
+    return jax.vmap(lambda x: jax.vmap(lambda y: kernel.pair(x, y))(Y))(X)
+
+
+@jax.jit
+def matrix(kernel, X, Y):
+    return kernel.matrix(X, Y)
+
+
+@jax.jit
+def derivatives(kernel, X, Y, weights):
+    """Derivatives of Σ w_ij k(x_i, y_j) by the fast form and by the definition, and the two matrices."""
+
+    def loss(arguments, form):
+        K = form(*arguments)
+        return jnp.sum(weights * K), K
+
+    fast, K = jax.grad(loss, has_aux=True)((kernel, X, Y), lambda k, X, Y: k.matrix(X, Y))
+    plain, pairs = jax.grad(loss, has_aux=True)((kernel, X, Y), by_pairs)
+    return (fast, K), (plain, pairs)
+
+
+def assert_trees_close(a, b, **tolerance):
+    for one, other in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_allclose(one, other, **tolerance)
+
+
+# --- the contract ----------------------------------------------------------------------------
+
+
+@every_kernel
+def test_matrix_and_its_derivatives_agree_with_the_definition_for_one_pair(name):
+    fast, plain = derivatives(make(name), points(1), points(2), points(3, d=8))
+    assert_trees_close(fast, plain, rtol=1e-9, atol=1e-11)
+
+
+@every_kernel
+def test_derivatives_are_finite_and_true_at_coincident_points(name):
+    X = points(1)
+    X[3] = X[0]
+    fast, plain = derivatives(make(name), X, X, points(3, d=8))
+    # Rounding makes r² ~ 1e-16 of a zero distance; only Matérn-1/2 divides by r ~ 1e-8.
+    assert_trees_close(fast, plain, rtol=1e-6, atol=1e-6)
+
+
+@every_kernel
+def test_derivatives_agree_with_finite_differences(name):
+    arguments, weights, rng = (make(name), points(1), points(2)), points(3, d=8), np.random.default_rng(4)
+    direction = jax.tree.map(lambda a: rng.normal(size=a.shape), arguments)
+
+    def loss(step):
+        kernel, X, Y = jax.tree.map(lambda a, d: a + step * d, arguments, direction)
+        return np.sum(weights * np.asarray(matrix(kernel, X, Y)))
+
+    (gradient, _), _ = derivatives(*arguments, weights)
+    slope = sum(np.sum(g * d) for g, d in zip(jax.tree.leaves(gradient), jax.tree.leaves(direction), strict=True))
+    np.testing.assert_allclose(slope, (loss(1e-5) - loss(-1e-5)) / 2e-5, rtol=1e-6)
+
+
+@every_kernel
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), spread=st.sampled_from([0.1, 1.0, 5.0]))
+def test_matrix_is_symmetric_and_positive_semidefinite(name, seed, spread):
+    with computing():
+        X = spread * points(seed)
+        K = np.asarray(matrix(make(name, seed), X, X))
+    np.testing.assert_allclose(K, K.T, rtol=1e-7, atol=1e-12)
+    # Matérn-1/2 turns r² off by 1e-16 into k off by 1e-8.
+    assert np.linalg.eigvalsh(K)[0] > -1e-6 * np.diag(K).max()
+
+
+@every_kernel
+def test_diagonal_is_that_of_the_matrix(name):
+    kernel, X = make(name), points(1)
+    # Matérn-1/2 again: the matrix product leaves r ~ 1e-8 on the diagonal, `diagonal` is exact.
+    np.testing.assert_allclose(jax.jit(lambda k, X: k.diagonal(X))(kernel, X), np.diag(matrix(kernel, X, X)), rtol=1e-7)
+
+
+@every_kernel
+def test_dtype_follows_the_first_argument(name):
+    kernel, X = make(name), points(1)
+    single, double = (jax.ShapeDtypeStruct((8, D), dtype) for dtype in (jnp.float32, jnp.float64))
+    for first, second in [(single, double), (double, single)]:
+        outputs = [jax.eval_shape(lambda k, X, Y: k.matrix(X, Y), kernel, first, second)]
+        outputs.append(jax.eval_shape(lambda k, X, Y: k.pair(X[0], Y[0]), kernel, first, second))
+        outputs.append(jax.eval_shape(lambda k, X: k.diagonal(X), kernel, first))
+        if name in WITH_FEATURES:
+            outputs.append(jax.eval_shape(lambda k, X: k.features(jax.random.key(0), 6)(X), kernel, first))
+        assert {output.dtype for output in outputs} == {first.dtype}
+    np.testing.assert_allclose(matrix(kernel, np.float32(X), points(2)), matrix(kernel, X, points(2)), rtol=2e-5, atol=2e-5)
+
+
+def test_a_row_of_the_matrix_does_not_depend_on_the_other_rows():
+    kernel, X, Y = make("sum"), points(1), points(2)
+    np.testing.assert_allclose(matrix(kernel, X[2:3], Y)[0], matrix(kernel, X, Y)[2], rtol=1e-13)
+
+
+@every_kernel
+def test_scale_is_the_mean_variance_at_standardised_inputs(name):
+    kernel = make(name)
+    signs = jnp.asarray(np.random.default_rng(0).choice([-1.0, 1.0], size=(3, D)))  # x_d² = 1 in every input
+    if name != "sum-with-product":  # a product of linear kernels is a product of sums either way
+        np.testing.assert_allclose(kernel.diagonal(signs), kernel.scale, rtol=1e-12)
+    assert kernel.scale.shape == () and kernel.scale > 0
+
+
+@every_kernel
+def test_spec_survives_json(name):
+    spec = KERNELS[name]
+    assert specs.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+
+
+# --- other routes to the same numbers --------------------------------------------------------
+
+
+@pytest.mark.parametrize("name, nu", [("matern12", 0.5), ("matern32", 1.5), ("matern52", 2.5), ("rbf", np.inf)])
+def test_stationary_kernels_agree_with_scikit_learn(name, nu):
+    kernel, X, Y = make(name), points(1), points(2)
+    reference = sk.ConstantKernel(kernel.variance.value) * sk.Matern(np.asarray(kernel.lengthscale.value), nu=nu)
+    np.testing.assert_allclose(kernel.matrix(X, Y), reference(X, Y), rtol=1e-11)
+
+
+def test_rbf_agrees_with_scikit_learn():
+    X, Y = points(1), points(2)
+    np.testing.assert_allclose(wk.build(wk.RBF(lengthscale=0.6), D).matrix(X, Y), sk.RBF(0.6)(X, Y), rtol=1e-12)
+
+
+def test_periodic_is_a_product_of_scikit_learns_over_inputs():
+    """scikit-learn takes the sine of a Euclidean distance; the two agree input by input."""
+    X, Y = points(1, d=2), points(2, d=2)
+    reference = sk.ExpSineSquared(length_scale=0.8, periodicity=1.7)
+    product = reference(X[:, :1], Y[:, :1]) * reference(X[:, 1:], Y[:, 1:])
+    np.testing.assert_allclose(wk.build(wk.Periodic(lengthscale=0.8, period=1.7), 2).matrix(X, Y), product, rtol=1e-11)
+
+
+def test_linear_agrees_with_scikit_learn():
+    X, Y = points(1), points(2)
+    np.testing.assert_allclose(wk.build(wk.Linear(variance=1.3), D).matrix(X, Y), 1.3 * sk.DotProduct(0.0)(X, Y), rtol=1e-12)
+
+
+def test_periodic_repeats_itself_after_a_period():
+    kernel, X, Y = wk.build(wk.Periodic(period=0.9), D), points(1), points(2)
+    np.testing.assert_allclose(kernel.matrix(X + 3 * 0.9, Y), kernel.matrix(X, Y), rtol=1e-11)
+    assert jnp.abs(kernel.matrix(X + 0.45, Y) - kernel.matrix(X, Y)).max() > 0.01
+
+
+@pytest.mark.parametrize("name", ["rbf", "matern32", "periodic"])
+def test_a_common_offset_costs_no_digits(name):
+    """Without a centre, squares of 1e6 would leave errors of 1e-4."""
+    kernel, X, Y = make(name), points(1), points(2)
+    X, Y = (X + 1e6) - 1e6, (Y + 1e6) - 1e6  # the digits that an offset of 1e6 leaves
+    np.testing.assert_allclose(kernel.matrix(X + 1e6, Y + 1e6), kernel.matrix(X, Y), rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", STATIONARY)
+def test_active_dims_are_a_kernel_on_fewer_inputs(name):
+    spec, X, Y = STATIONARY[name], points(1), points(2)
+    small = wk.build(spec(lengthscale=0.8), 2).matrix(X[:, [3, 1]], Y[:, [3, 1]])
+    np.testing.assert_allclose(wk.build(spec(lengthscale=0.8, active_dims=(3, 1)), D).matrix(X, Y), small, rtol=1e-12)
+
+
+def test_variance_of_sums_and_products_decomposes():
+    a, b, X = wk.build(wk.Matern52(variance=0.4), D), wk.build(wk.Linear(variance=0.9), D), points(1)
+    total, product = wk.SumKernel((a, b)), wk.ProductKernel((a, b))
+    np.testing.assert_allclose(total.diagonal(X), a.diagonal(X) + b.diagonal(X))
+    np.testing.assert_allclose(product.diagonal(X), a.diagonal(X) * b.diagonal(X))
+    np.testing.assert_allclose(product.matrix(X, X), a.matrix(X, X) * b.matrix(X, X))
+    np.testing.assert_allclose([total.scale, product.scale], [a.scale + b.scale, a.scale * b.scale])
+    # The features of a sum are those of its parts side by side: ‖φ‖² decomposes draw by draw, the linear part exactly.
+    parts = total.features(jax.random.key(0), 10).parts
+    phi = total.features(jax.random.key(0), 10)(X)
+    np.testing.assert_allclose(jnp.sum(phi**2, axis=1), sum(jnp.sum(part(X) ** 2, axis=1) for part in parts))
+    np.testing.assert_allclose(jnp.sum(parts[1](X) ** 2, axis=1), b.diagonal(X))
+    assert [part.n_features for part in parts] == [10, D] and phi.shape == (8, 10 + D)
+
+
+@pytest.mark.parametrize("name", ["matern32", "matern52"])
+def test_smooth_matern_second_derivatives_are_finite_at_zero_distance(name):
+    x = points(1, 1)[0]
+    hessian = jax.hessian(lambda y: make(name).pair(x, y))(x)
+    assert jnp.isfinite(hessian).all() and (jnp.diag(hessian) < 0).all()
+
+
+# --- random features -------------------------------------------------------------------------
+
+
+def z_scores(kernel, reference, n_features):
+    """(mean over features of F φ_i(x) φ_i(y) − reference) / standard error, for all pairs of four points.
+
+    Paired features are independent with one law, so many of them are as good as many draws.
+    """
+    X = points(5, 4)
+    phi = np.asarray(kernel.paired_features(jax.random.key(8), n_features)(X)) * np.sqrt(n_features)
+    products = phi[:, None] * phi[None]
+    return (products.mean(-1) - reference.matrix(X, X)) / (products.std(-1) / np.sqrt(n_features) + 1e-12)
+
+
+@pytest.mark.parametrize("name", WITH_FEATURES)
+def test_each_paired_feature_carries_the_whole_kernel(name):
+    """E[φ_i(x) φ_i(y)] = k(x, y) / F for every i. RBF, Matérn and products use these features as they are."""
+    kernel = make(name)
+    assert np.abs(z_scores(kernel, kernel, 20_000)).max() < 4
+
+
+def test_features_tell_neighbouring_smoothness_apart():
+    """The test above has power: features of Matérn-3/2 are not taken for those of Matérn-5/2 or 1/2."""
+    kernel = wk.build(wk.Matern32(), D)
+    for other in (wk.Matern12(), wk.Matern52()):
+        assert np.abs(z_scores(kernel, wk.build(other, D), 20_000)).max() > 6
+
+
+@pytest.mark.parametrize("name", ["sum", "product-of-sum"])
+def test_few_features_are_unbiased_over_draws(name):
+    kernel, X, n_draws = make(name), points(5, 4), 20_000
+
+    @jax.jit
+    @jax.vmap
+    def draw(key):
+        phi = kernel.features(key, 5)(X)
+        return phi @ phi.T, phi
+
+    draws, phi = (np.asarray(a) for a in draw(jax.random.split(jax.random.key(8), n_draws)))
+    errors = draws.mean(0) - np.asarray(kernel.matrix(X, X))
+    assert np.abs(errors / (draws.std(0) / np.sqrt(n_draws))).max() < 4
+    if name == "product-of-sum":  # mean zero, so that features of factors can be multiplied and added
+        assert np.abs(phi.mean(0) / (phi.std(0) / np.sqrt(n_draws))).max() < 4
+
+
+def test_linear_features_are_exact():
+    kernel, X = make("linear-ard"), points(1)
+    phi = kernel.features(jax.random.key(0), 100)(X)
+    assert phi.shape == (8, 2)
+    np.testing.assert_allclose(phi @ phi.T, kernel.matrix(X, X), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["matern32", "sum", "product-of-sum"])
+def test_features_drawn_by_vmap_are_those_drawn_one_by_one(name):
+    kernel, X, keys = make(name), points(1), jax.random.split(jax.random.key(0), 3)
+    maps = eqx.filter_vmap(lambda key: kernel.features(key, 8))(keys)
+    together = eqx.filter_vmap(lambda phi: phi(X))(maps)
+    for key, phi in zip(keys, together, strict=True):
+        single = kernel.features(key, 8)
+        assert phi.shape == (8, single.n_features)
+        np.testing.assert_allclose(phi, single(X), rtol=1e-10, atol=1e-10)
+
+
+def test_sums_split_the_features_among_their_random_parts():
+    spec = wk.RBF() + wk.Linear() + wk.Matern12() + wk.Matern52()
+    parts = wk.build(spec, D).features(jax.random.key(0), 8).parts
+    assert [part.n_features for part in parts] == [3, D, 3, 2]
+
+
+def test_derivatives_pass_through_features():
+    """At a fixed draw φ depends on the hyperparameters: its derivative is that of finite differences."""
+    flat, rebuild = jax.flatten_util.ravel_pytree(make("matern52"))
+    loss = lambda flat: jnp.sum(rebuild(flat).features(jax.random.key(1), 5)(points(1, 3)) ** 2)  # noqa: E731
+    direction, step = jnp.linspace(-1.0, 1.0, flat.size), 1e-6
+    difference = (loss(flat + step * direction) - loss(flat - step * direction)) / (2 * step)
+    np.testing.assert_allclose(jax.grad(loss)(flat) @ direction, difference, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["periodic", "locally-periodic"])
+def test_periodic_features_are_refused(name):
+    with pytest.raises(OptionError, match="pathwise sampling is for RBF, Matérn, linear, their sums and products"):
+        make(name).features(jax.random.key(0), 10)
+
+
+# --- build -----------------------------------------------------------------------------------
+
+
+def test_build_uses_defaults_only_where_the_spec_says_none():
+    kernel = wk.build(wk.RBF(), D, variance=0.3, lengthscale=2.5)
+    np.testing.assert_allclose(kernel.variance.value, 0.3)
+    np.testing.assert_allclose(kernel.lengthscale.value, np.full(D, 2.5))
+    kernel = wk.build(wk.RBF(variance=4.0, lengthscale=5.0, ard=False), D, variance=0.3, lengthscale=2.5)
+    np.testing.assert_allclose([kernel.variance.value, kernel.lengthscale.value], [4.0, 5.0])
+    assert wk.build(wk.Linear(ard=True, active_dims=(0, 2)), D).variance.value.shape == (2,)
+    np.testing.assert_allclose(wk.build(wk.Periodic(period=7.0, ard=False), D).period.value, 7.0)
+
+
+def test_build_shares_the_variance_in_sums_and_gives_it_to_the_first_factor_of_products():
+    total = wk.build(wk.RBF() + wk.Matern12() + wk.Matern32(variance=9.0), D, variance=0.6)
+    np.testing.assert_allclose([part.variance.value for part in total.parts], [0.2, 0.2, 9.0])
+    product = wk.build(wk.RBF() * wk.Matern12() * wk.Linear(), D, variance=0.6)
+    np.testing.assert_allclose([part.variance.value for part in product.parts], [0.6, 1.0, 1.0])
+    nested = wk.build((wk.RBF() + wk.Matern52()) * wk.RBF(), D, variance=0.6)
+    np.testing.assert_allclose(nested.scale, 0.6)
+
+
+def test_operators_flatten_sums_and_products():
+    spec = wk.RBF() + wk.Linear() + wk.Matern12()
+    assert spec == wk.Sum((wk.RBF(), wk.Linear(), wk.Matern12()))
+    assert [type(part) for part in wk.build(spec, D).parts] == [wk.RBFKernel, wk.LinearKernel, wk.Matern12Kernel]
+
+
+@pytest.mark.parametrize("dims", [(4,), (-1,), (0, 0), (), (1.5,)])
+@pytest.mark.parametrize("spec", [wk.RBF, wk.Linear, wk.Periodic])
+def test_bad_active_dims_are_refused(spec, dims):
+    with pytest.raises(OptionError, match="from 0 to 3"):
+        wk.build(spec(active_dims=dims) + wk.RBF(), D)
+
+
+@pytest.mark.parametrize(
+    "spec, message",
+    [
+        (wk.RBF(variance=-1.0), "variance=-1.0"),
+        (wk.RBF(lengthscale=0.0), "lengthscale=0.0"),
+        (wk.Periodic(period=float("nan")), "period=nan"),
+        (wk.Sum(), "no parts"),
+        (wk.Product(), "no parts"),
+        ("rbf", "expected a kernel spec"),
+        (specs.StationaryKernelSpec(), "no kernel belongs"),
+    ],
+)
+def test_bad_specs_are_refused(spec, message):
+    with pytest.raises(OptionError, match=message):
+        wk.build(spec, D)
+
+
+def test_inputs_of_another_width_are_refused():
+    with pytest.raises(DataError, match="built for 4 inputs"):
+        wk.build(wk.RBF(active_dims=(0,)), D).matrix(points(0, 3, 5), points(1, 2, 5))
+    with pytest.raises(OptionError, match="n_features=0"):
+        wk.build(wk.RBF(), D).features(jax.random.key(0), 0)
