@@ -289,7 +289,7 @@ class FlowSpec(Spec):
 class TrainingSpec(Spec):
     """How a model is trained. All numbers are in standardised units.
 
-    The flow is preceded by a warm start of the output GP alone: `warm_iter` iterations of L-BFGS on the collapsed bound where
+    The flow is preceded by a warm start of the output GP alone (`sgp_iter` where there is no flow): `warm_iter` iterations of L-BFGS on the collapsed bound where
     `collapsed` is set, the likelihood is Gaussian and N ≤ `collapsed_limit`; otherwise of stochastic steps at `warm_rate`.
     `natural_rate` is the step γ of natural gradients for q of the output (None: Adam for it too). `decay` is the
     part of the iterations over which the rate falls to zero by a cosine; `tolerance` (nats per row and 100 iterations) ends
@@ -302,6 +302,7 @@ class TrainingSpec(Spec):
     n_steps: int
     n_train_samples: int
     warm_iter: int
+    sgp_iter: int
     warm_rate: float
     kl_warmup: int
     collapsed: bool = True
@@ -328,6 +329,7 @@ def paper_preset(n_rows: int, n_inputs: int) -> TrainingSpec:
         n_steps=20,
         n_train_samples=6,
         warm_iter=10_000,
+        sgp_iter=40_000,
         warm_rate=1e-2,
         kl_warmup=4000,
         collapsed=False,
@@ -350,7 +352,8 @@ def fast_preset(n_rows: int, n_inputs: int) -> TrainingSpec:
         learning_rate=0.01,
         n_steps=10,
         n_train_samples=1,
-        warm_iter=300,
+        warm_iter=200,
+        sgp_iter=1000,
         warm_rate=2e-2,
         kl_warmup=0,
         decay=0.5,

@@ -37,17 +37,16 @@ class WishartValues(FieldValues):
         """√dt (L J W + Λ^½ ε) with J fresh, by the short cut: given W ~ N(0, I_ν) the entries (J W)_r are independent
         N(Σ_v m_rv W_v, Σ_v W_v² s²_rv), so ρ normals are drawn instead of ρν; the law is the same."""
         n, rank, _ = self.means.shape
-        k_W, k_J, k_white = jax.random.split(key, 3)
-        W = jax.random.normal(k_W, (n, 1, self.dof), self.drift.dtype)
-        mean = jnp.sum(self.means * W, -1)
-        variance = jnp.sum(self.variances * W**2, -1)
-        JW = mean + safe_sqrt(variance) * jax.random.normal(k_J, (n, rank), self.drift.dtype)
-        return jnp.sqrt(dt) * (JW @ self.scale.T + self._white_draw(k_white))
-
-    def _white_draw(self, key):
-        if self.white_variances is None:
-            return 0.0
-        return jnp.sqrt(self.white_variances) * jax.random.normal(key, self.drift.shape, self.drift.dtype)
+        widths = (self.dof, rank, 0 if self.white_variances is None else self.drift.shape[1])
+        # One call for all the noise of a step: each call of the generator is a program part of its own to compile.
+        noise = jax.random.normal(key, (n, sum(widths)), self.drift.dtype)
+        W, epsilon, white = jnp.split(noise, (widths[0], widths[0] + widths[1]), axis=1)
+        mean = jnp.sum(self.means * W[:, None], -1)
+        variance = jnp.sum(self.variances * W[:, None] ** 2, -1)
+        moved = (mean + safe_sqrt(variance) * epsilon) @ self.scale.T
+        if self.white_variances is not None:
+            moved = moved + jnp.sqrt(self.white_variances) * white
+        return jnp.sqrt(dt) * moved
 
     def factor(self, key):
         """L J with J drawn entry by entry: the long way."""

@@ -32,7 +32,7 @@ class FeatureMap(eqx.Module):
 class AbstractKernel(eqx.Module):
     """A covariance function k(x, y). A new kernel needs `pair` and `scale`; the rest has a plain default.
 
-    Results have the dtype of the first argument: float32 states give float32 matrices whatever the dtype of the parameters.
+    Results have the dtype of the first argument: float32 states give float32 matrices, whatever the parameters are.
     """
 
     @abc.abstractmethod
@@ -47,8 +47,8 @@ class AbstractKernel(eqx.Module):
     def matrix(self, X: Float[Array, "N D"], Y: Float[Array, "M D"]) -> Float[Array, "N M"]:
         """k(x_i, y_j) for all pairs.
 
-        Faster forms may shift both sets by the mean of Y: put the fixed set (inducing points) second, and a row of the result
-        does not depend on the other rows of X.
+        Faster forms may shift both sets by the mean of Y: put the fixed set (inducing points) second, and a row of
+        the result does not depend on the other rows of X.
         """
         return jax.vmap(lambda x: jax.vmap(lambda y: self.pair(x, y))(Y))(X)
 
@@ -57,11 +57,11 @@ class AbstractKernel(eqx.Module):
         return jax.vmap(lambda x: self.pair(x, x))(X)
 
     def features(self, key: PRNGKeyArray, n_features: int) -> FeatureMap:
-        """A random feature map whose φ(x)ᵀφ(y) has the mean k(x, y). Its length may differ from `n_features` (see each kernel)."""
+        """A random feature map: φ(x)ᵀφ(y) has the mean k(x, y). Each kernel says how long φ is for `n_features`."""
         self._refuse_features()
 
     def paired_features(self, key: PRNGKeyArray, n_features: int) -> FeatureMap:
-        """Exactly `n_features` features with mean zero, each of which alone has E[φ_i(x) φ_i(y)] = k(x, y) / n_features.
+        """F = `n_features` features with mean zero, each of which alone has E[φ_i(x) φ_i(y)] = k(x, y) / F.
 
         Such features of independent kernels can be multiplied (products) or added (sums inside products) one by one.
         """
@@ -69,8 +69,8 @@ class AbstractKernel(eqx.Module):
 
     def _refuse_features(self) -> NoReturn:
         raise OptionError(
-            f"{type(self).__name__} has no random features: pathwise sampling is for RBF, Matérn, linear, their sums and products; "
-            "choose one of these kernels or sampling='marginal'."
+            f"{type(self).__name__} has no random features: pathwise sampling is for RBF, Matérn, linear, "
+            "their sums and products; choose one of these kernels or sampling='marginal'."
         )
 
 
@@ -88,7 +88,10 @@ def floating(X: Array) -> Array:
 def active_inputs(X: Float[Array, "*N D"], n_inputs: int, active_dims: tuple[int, ...] | None) -> Float[Array, "*N A"]:
     """The columns a kernel sees. Slices rather than a gather: the derivative of a gather is a scatter, slow on CPUs."""
     if X.shape[-1] != n_inputs:
-        raise DataError(f"the kernel was built for {n_inputs} inputs but was given an array of shape {X.shape}; pass {n_inputs} columns.")
+        raise DataError(
+            f"the kernel was built for {n_inputs} inputs but was given an array of shape {X.shape}; "
+            f"pass {n_inputs} columns."
+        )
     if active_dims is None:
         return X
     first, stop = active_dims[0], active_dims[0] + len(active_dims)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from .. import specs
@@ -13,7 +15,7 @@ from .linear import LinearKernel
 from .periodic import PeriodicKernel
 from .stationary import Matern12Kernel, Matern32Kernel, Matern52Kernel, RBFKernel
 
-STATIONARY = {
+STATIONARY: dict[type[specs.KernelSpec], Callable[..., AbstractKernel]] = {
     specs.RBF: RBFKernel,
     specs.Matern12: Matern12Kernel,
     specs.Matern32: Matern32Kernel,
@@ -39,7 +41,8 @@ def build(spec: specs.KernelSpec, n_inputs: int, *, variance: float = 1.0, lengt
     if isinstance(spec, specs.StationaryKernelSpec):
         return _build_stationary(spec, n_inputs, variance, lengthscale)
     raise OptionError(
-        f"kernel={spec!r} is a {type(spec).__name__}; expected a kernel spec such as wishflow.kernels.RBF() or a sum or product of them."
+        f"kernel={spec!r} is a {type(spec).__name__}; expected a kernel spec "
+        "such as wishflow.kernels.RBF(), or a sum or product of them."
     )
 
 
@@ -49,22 +52,31 @@ def _build_linear(spec: specs.Linear, n_inputs: int, variance: float) -> LinearK
     return LinearKernel(_positive("variance", spec.variance, variance, shape), n_inputs, active_dims)
 
 
-def _build_stationary(spec: specs.StationaryKernelSpec, n_inputs: int, variance: float, lengthscale: float) -> AbstractKernel:
+def _build_stationary(
+    spec: specs.StationaryKernelSpec, n_inputs: int, variance: float, lengthscale: float
+) -> AbstractKernel:
     active_dims = _checked_dims(spec.active_dims, n_inputs)
     shape = (_n_active(active_dims, n_inputs),) if spec.ard else ()
     variances = _positive("variance", spec.variance, variance, ())
     lengthscales = _positive("lengthscale", spec.lengthscale, lengthscale, shape)
     if isinstance(spec, specs.Periodic):
-        return PeriodicKernel(variances, lengthscales, _positive("period", spec.period, 1.0, shape), n_inputs, active_dims)
+        return PeriodicKernel(
+            variances, lengthscales, _positive("period", spec.period, 1.0, shape), n_inputs, active_dims
+        )
     if type(spec) not in STATIONARY:
-        known = ", ".join(cls.__name__ for cls in STATIONARY)
-        raise OptionError(f"no kernel belongs to the spec {type(spec).__name__}; expected one of {known}, Periodic, Linear, Sum, Product.")
+        known = ", ".join(kind.__name__ for kind in STATIONARY)
+        raise OptionError(
+            f"no kernel belongs to the spec {type(spec).__name__}; "
+            f"expected one of {known}, Periodic, Linear, Sum, Product."
+        )
     return STATIONARY[type(spec)](variances, lengthscales, n_inputs, active_dims)
 
 
 def _parts(spec: specs.Sum | specs.Product) -> tuple[specs.KernelSpec, ...]:
     if not spec.parts:
-        raise OptionError(f"{type(spec).__name__}() has no parts; write a sum as RBF() + Linear() and a product as RBF() * Linear().")
+        raise OptionError(
+            f"{type(spec).__name__}() has no parts; write a sum as RBF() + Linear() and a product as RBF() * Linear()."
+        )
     return spec.parts
 
 
@@ -89,6 +101,7 @@ def _checked_dims(active_dims: tuple[int, ...] | None, n_inputs: int) -> tuple[i
     dims = tuple(int(d) for d in active_dims if int(d) == d and 0 <= d < n_inputs)
     if not dims or len(dims) != len(tuple(active_dims)) or len(set(dims)) != len(dims):
         raise OptionError(
-            f"active_dims={tuple(active_dims)!r} given for {n_inputs} inputs; expected distinct whole numbers from 0 to {n_inputs - 1}, at least one."
+            f"active_dims={tuple(active_dims)!r} given for {n_inputs} inputs; "
+            f"expected distinct whole numbers from 0 to {n_inputs - 1}, at least one."
         )
     return dims

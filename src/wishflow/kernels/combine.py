@@ -32,8 +32,10 @@ class SumKernel(AbstractKernel):
         return _added([part.diagonal(X) for part in self.parts])
 
     def features(self, key: PRNGKeyArray, n_features: int) -> JoinedFeatures:
-        """The features of the parts side by side. Linear parts are exact with as many features as inputs; the others share
-        `n_features` evenly, at least one each."""
+        """The features of the parts side by side.
+
+        Linear parts are exact, with one feature for each input; the others share `n_features` evenly.
+        """
         check_n_features(n_features)
         keys = jax.random.split(key, len(self.parts))
         shares = self._feature_shares(n_features)
@@ -41,7 +43,9 @@ class SumKernel(AbstractKernel):
 
     def paired_features(self, key: PRNGKeyArray, n_features: int) -> AddedFeatures:
         keys = jax.random.split(key, len(self.parts))
-        return AddedFeatures(tuple(part.paired_features(k, n_features) for part, k in zip(self.parts, keys, strict=True)))
+        return AddedFeatures(
+            tuple(part.paired_features(k, n_features) for part, k in zip(self.parts, keys, strict=True))
+        )
 
     def _feature_shares(self, n_features: int) -> list[int]:
         """How many features each part is asked for."""
@@ -72,7 +76,9 @@ class ProductKernel(AbstractKernel):
     def features(self, key: PRNGKeyArray, n_features: int) -> MultipliedFeatures:
         """Feature i is the product of the i-th paired features of the factors."""
         keys = jax.random.split(key, len(self.parts))
-        return MultipliedFeatures(tuple(part.paired_features(k, n_features) for part, k in zip(self.parts, keys, strict=True)))
+        return MultipliedFeatures(
+            tuple(part.paired_features(k, n_features) for part, k in zip(self.parts, keys, strict=True))
+        )
 
     def paired_features(self, key: PRNGKeyArray, n_features: int) -> MultipliedFeatures:
         return self.features(key, n_features)

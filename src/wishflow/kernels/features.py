@@ -64,7 +64,7 @@ class JoinedFeatures(FeatureMap):
 
 
 class AddedFeatures(FeatureMap):
-    """φ = Σ_k φ_k: paired features of a sum; the cross terms vanish because the parts are independent with mean zero."""
+    """φ = Σ_k φ_k: paired features of a sum; cross terms vanish, the parts being independent with mean zero."""
 
     parts: tuple[FeatureMap, ...]
 
@@ -77,7 +77,7 @@ class AddedFeatures(FeatureMap):
 
 
 class MultipliedFeatures(FeatureMap):
-    """φ = F^((K−1)/2) Π_k φ_k: paired features of a product of K kernels, E[φ_i(x) φ_i(y)] = F^(K−1) Π_k k_k(x, y)/F."""
+    """φ = F^((K−1)/2) Π_k φ_k: paired features of a product, E[φ_i(x) φ_i(y)] = F^(K−1) Π_k (k_k(x, y) / F)."""
 
     parts: tuple[FeatureMap, ...]
 

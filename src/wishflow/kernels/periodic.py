@@ -14,7 +14,8 @@ from .base import AbstractKernel, active_inputs, centred, floating, squared_dist
 class PeriodicKernel(AbstractKernel):
     """k(x, y) = s² exp(−2 Σ_d sin²(π (x_d − y_d) / p_d) / ℓ_d²); ℓ and p have shape () or (A,).
 
-    It is the RBF kernel of points on circles, u(x) = (cos 2πx/p, sin 2πx/p) / ℓ, since ‖u(x) − u(y)‖² = 4 sin²(π(x − y)/p) / ℓ².
+    It is the RBF kernel of points on circles, u(x) = (cos 2πx/p, sin 2πx/p) / ℓ,
+    since ‖u(x) − u(y)‖² = 4 sin²(π(x − y)/p) / ℓ².
     """
 
     variance: Positive

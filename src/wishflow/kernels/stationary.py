@@ -28,7 +28,7 @@ class AbstractStationaryKernel(AbstractKernel):
     active_dims: tuple[int, ...] | None = eqx.field(static=True, default=None)
 
     @abc.abstractmethod
-    def profile(self, square: Float[Array, "..."]) -> Float[Array, "..."]:
+    def profile(self, square: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """h(r²), with h(0) = 1."""
 
     @abc.abstractmethod
@@ -72,21 +72,21 @@ class AbstractStationaryKernel(AbstractKernel):
 class RBFKernel(AbstractStationaryKernel):
     """k(x, y) = s² exp(−½ r²)."""
 
-    def profile(self, square: Float[Array, "..."]) -> Float[Array, "..."]:
+    def profile(self, square: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         return jnp.exp(-0.5 * square)
 
     def unit_frequencies(self, key: PRNGKeyArray, n_features: int, n_active: int) -> Float[Array, "F A"]:
         return jax.random.normal(key, (n_features, n_active), self.lengthscale.raw.dtype)
 
 
-def distance(square: Float[Array, "..."]) -> Float[Array, "..."]:
-    """r = √(r²) with derivative 0 at 0. The inner `where` keeps the infinite derivative of the root out of the chain rule."""
+def distance(square: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """r = √(r²) with derivative 0 at 0; the inner `where` keeps the infinite slope of the root out of the chain."""
     is_apart = square > 0.0
     return jnp.where(is_apart, jnp.sqrt(jnp.where(is_apart, square, 1.0)), 0.0)
 
 
 def _with_slope(value: Callable[[Array], Array], slope: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """h with its derivative h′(r²) in closed form: finite at 0, and one array is kept for the backward pass instead of four."""
+    """h with its derivative h′(r²) in closed form: finite at 0, and the backward pass keeps one array, not four."""
 
     @jax.custom_jvp
     def profile(square: Array) -> Array:
@@ -135,7 +135,7 @@ matern52_profile = _with_slope(_matern52, _matern52_slope)
 
 
 def student_t_frequencies(key: PRNGKeyArray, shape: tuple[int, int], dof: int, dtype: DTypeLike) -> Float[Array, "F A"]:
-    """Multivariate t with `dof` = 2ν degrees of freedom: z / √(χ²/2ν), one χ² for each frequency. Spectral density of Matérn-ν.
+    """The spectral density of Matérn-ν, a multivariate t with `dof` = 2ν: z / √(χ²/2ν), one χ² for each frequency.
 
     The χ² is a sum of squared normals: exact for whole degrees of freedom, without a rejection sampler.
     """
@@ -147,7 +147,7 @@ def student_t_frequencies(key: PRNGKeyArray, shape: tuple[int, int], dof: int, d
 class Matern12Kernel(AbstractStationaryKernel):
     """k(x, y) = s² exp(−r)."""
 
-    def profile(self, square: Float[Array, "..."]) -> Float[Array, "..."]:
+    def profile(self, square: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         return matern12_profile(square)
 
     def unit_frequencies(self, key: PRNGKeyArray, n_features: int, n_active: int) -> Float[Array, "F A"]:
@@ -157,7 +157,7 @@ class Matern12Kernel(AbstractStationaryKernel):
 class Matern32Kernel(AbstractStationaryKernel):
     """k(x, y) = s² (1 + √3 r) exp(−√3 r)."""
 
-    def profile(self, square: Float[Array, "..."]) -> Float[Array, "..."]:
+    def profile(self, square: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         return matern32_profile(square)
 
     def unit_frequencies(self, key: PRNGKeyArray, n_features: int, n_active: int) -> Float[Array, "F A"]:
@@ -167,7 +167,7 @@ class Matern32Kernel(AbstractStationaryKernel):
 class Matern52Kernel(AbstractStationaryKernel):
     """k(x, y) = s² (1 + √5 r + 5r²/3) exp(−√5 r)."""
 
-    def profile(self, square: Float[Array, "..."]) -> Float[Array, "..."]:
+    def profile(self, square: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         return matern52_profile(square)
 
     def unit_frequencies(self, key: PRNGKeyArray, n_features: int, n_active: int) -> Float[Array, "F A"]:

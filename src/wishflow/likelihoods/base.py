@@ -102,7 +102,7 @@ def check_columns(y: np.ndarray, n_columns: int, name: str) -> None:
     """Numbers only, all finite, `n_columns` of them in a row."""
     if y.ndim == 0 or y.shape[-1] != n_columns:
         raise DataError(
-            f"targets of shape {y.shape} given to the {name} likelihood; expected a last axis of {n_columns} column(s): "
+            f"targets of shape {y.shape} given to the {name} likelihood; expected {n_columns} in the last axis: "
             "reshape the targets, or build the likelihood for as many columns as they have."
         )
     if y.dtype.kind not in "biuf":

@@ -74,7 +74,7 @@ def log_gamma_rule(shape: Float[Array, "*batch P"]) -> tuple[Float[Array, "*batc
     """Nodes u_j = log λ_j and log weights for λ ~ Gamma(shape, rate = shape), shape ≥ 1: trapezoid rule in log λ.
 
     The density of u is ∝ exp(shape (u − eᵘ)), of width shape^−½ about 0; it is analytic, so a step of 0.6 widths is
-    exact to about 1e-8. Weights sum to one. The left tail, exponential, has 65 nodes, the right, doubly exponential, 15.
+    exact to about 1e-8. Weights sum to one. The left tail, exponential, has 65 nodes, the right one, thinner, 15.
     """
     shape = shape[..., None]
     u = 0.6 / jnp.sqrt(shape + 0.5) * jnp.arange(-65, 16, dtype=shape.dtype)

@@ -1,0 +1,112 @@
+"""`FlowClassifier`: two classes by a Bernoulli likelihood, more by a softmax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from .. import specs
+from ..errors import DataError, unknown_option
+from ..training import Problem
+from . import prediction
+from .base import ModelEstimator, check_same_rows
+from .regression import flow_spec
+
+
+class FlowClassifier(ClassifierMixin, ModelEstimator):
+    """Inputs flow through a stochastic differential equation before a sparse GP classifies.
+
+    The options are those of `FlowRegressor`. Probabilities are means over sample paths and over the posterior of g.
+    """
+
+    def __init__(
+        self,
+        diffusion="wishart",
+        rank=5,
+        columns="shared",
+        kernel="rbf",
+        n_inducing=100,
+        flow_time=1.0,
+        sampling="marginal",
+        time_dependent=False,
+        preset="fast",
+        n_steps=None,
+        max_iter=None,
+        batch_size=None,
+        learning_rate=None,
+        n_train_samples=None,
+        n_predict_samples=100,
+        random_state=None,
+        callbacks=None,
+        verbose=0,
+    ):
+        self.diffusion = diffusion
+        self.rank = rank
+        self.columns = columns
+        self.kernel = kernel
+        self.n_inducing = n_inducing
+        self.flow_time = flow_time
+        self.sampling = sampling
+        self.time_dependent = time_dependent
+        self.preset = preset
+        self.n_steps = n_steps
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.n_train_samples = n_train_samples
+        self.n_predict_samples = n_predict_samples
+        self.random_state = random_state
+        self.callbacks = callbacks
+        self.verbose = verbose
+
+    def _model_spec(self, training, likelihood):
+        return flow_spec(self, training, likelihood)
+
+    def fit(self, X: Any, y: Any) -> FlowClassifier:
+        """Fit to inputs X (N, D) and labels y (N,)."""
+        self._run(self._prepare(X, y))
+        return self
+
+    def _prepare(self, X: Any, y: Any) -> Problem:
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(column_or_1d(y, warn=True), return_inverse=True)
+        if len(self.classes_) < 2:
+            raise DataError(
+                f"y holds one class only ({self.classes_[0]!r}); a classifier needs rows of at least two classes."
+            )
+        n_classes = len(self.classes_)
+        likelihood = specs.Bernoulli() if n_classes == 2 else specs.Categorical(n_classes)
+        return self._problem(X, labels[:, None].astype(float), likelihood)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Class probabilities, (N, C), in the order of `classes_`."""
+        check_is_fitted(self, "model_")
+        p, _ = self._moments(X)
+        p = np.column_stack([1.0 - p[:, 0], p[:, 0]]) if len(self.classes_) == 2 else p
+        return p / p.sum(axis=1, keepdims=True)
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the class probabilities."""
+        return np.log(np.maximum(self.predict_proba(X), np.finfo(float).tiny))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each row."""
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+
+    def log_prob(self, X: Any, y: Any, average: str = "density") -> np.ndarray:
+        """Log probability of the label of each row, (N,); `average` as in `FlowRegressor.log_prob`."""
+        if average not in ("density", "log"):
+            raise unknown_option("average", average, ("density", "log"))
+        Z, y = self._scaled(X), column_or_1d(y)
+        check_same_rows(Z, y)
+        is_known = np.isin(y, self.classes_)
+        if not is_known.all():
+            raise DataError(f"y holds the label {y[~is_known][0]!r}, which was not in the training data ({self.classes_!r}).")
+        labels = np.searchsorted(self.classes_, y)[:, None].astype(float)
+        mixture, mean_log = prediction.predictive_log_prob(self.model_, Z, labels, self.seed_, self._n_predict())
+        return mixture if average == "density" else mean_log

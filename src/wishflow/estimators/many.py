@@ -1,0 +1,42 @@
+"""`fit_many`: train many estimators of equal shape at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import DataError
+from ..runtime import computing
+from ..training import train
+from .base import ModelEstimator
+
+
+def fit_many(
+    estimators: Sequence[ModelEstimator], data: Sequence[tuple[Any, Any]], callbacks: Any = None
+) -> list[ModelEstimator]:
+    """Fit `estimators[i]` to `data[i] = (X, y)`; returns the same estimators, fitted.
+
+    On an accelerator all of them are trained in one program under `vmap` (20 splits of a data set cost little more than one); they
+    must then have the same options and the same number of columns. On the CPU they are trained one after another.
+    """
+    if len(estimators) != len(data):
+        raise DataError(f"{len(estimators)} estimators and {len(data)} data sets were given; pass one (X, y) for each.")
+    if not estimators:
+        return []
+    problems = [estimator._prepare(X, y) for estimator, (X, y) in zip(estimators, data, strict=True)]
+    _check_alike(problems)
+    with computing():
+        trained = train(problems, callbacks)
+    for estimator, result in zip(estimators, trained, strict=True):
+        estimator._accept(result)
+    return list(estimators)
+
+
+def _check_alike(problems: list) -> None:
+    first = problems[0]
+    for i, problem in enumerate(problems):
+        if (problem.spec, problem.X.shape[1], problem.y.shape[1]) != (first.spec, first.X.shape[1], first.y.shape[1]):
+            raise DataError(
+                f"problem {i} differs from problem 0 in its model or its number of columns; fit_many trains models of "
+                "equal shape: fit the others in calls of their own."
+            )

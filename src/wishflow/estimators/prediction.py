@@ -1,0 +1,117 @@
+"""From a trained model to predictive numbers, block by block of rows; all in float64.
+
+The predictive distribution of a row is an equally weighted mixture over S sample paths, the same for every row's noise, so a row's
+numbers do not depend on the rows beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp
+
+from ..initialise import size_class
+from ..models import AbstractModel
+from ..models.base import output_components, sample_outputs
+from ..runtime import computing
+
+BLOCK = 256
+QUANTILE_STEPS = 60
+
+
+def by_blocks(function: Callable, X: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Apply a compiled function of rows to blocks padded to a few sizes; results are joined along their first axis."""
+    results = []
+    for start in range(0, len(X), BLOCK):
+        rows = [np.asarray(a[start : start + BLOCK], float) for a in (X, *others)]
+        n = len(rows[0])
+        index = np.arange(min(size_class(n), BLOCK)) % n
+        with computing():
+            block = function(*(jnp.asarray(a[index]) for a in rows))
+        results.append([np.asarray(part)[:n] for part in block])
+    return tuple(np.concatenate(parts) for parts in zip(*results, strict=True))
+
+
+@eqx.filter_jit
+def _moments(model: AbstractModel, X, key, n_samples):
+    """Mean and covariance over outputs of y: law of total variance over the components."""
+    means, variances = output_components(model, X, key, n_samples)
+    y_mean, y_variance = model.likelihood.predictive_moments(means, variances, key)
+    mean = y_mean.mean(0)
+    centred = y_mean - mean
+    spread = jnp.einsum("snp,snq->npq", centred, centred) / means.shape[0]
+    return mean, spread + y_variance.mean(0)[..., None] * jnp.eye(mean.shape[-1])
+
+
+@eqx.filter_jit
+def _log_prob(model: AbstractModel, X, y, key, n_samples):
+    """Log of the mean density over components, and the mean of the log densities; joint over outputs."""
+    means, variances = output_components(model, X, key, n_samples)
+    log_density = model.likelihood.predictive_log_density(y, means, variances, key)
+    return logsumexp(log_density, axis=0) - jnp.log(means.shape[0]), log_density.mean(0)
+
+
+@eqx.filter_jit
+def _quantiles(model: AbstractModel, X, alphas, key, n_samples):
+    """Quantiles of the mixture by bisection of its distribution function, (N, P, A)."""
+    means, variances = output_components(model, X, key, n_samples)
+    y_mean, y_variance = model.likelihood.predictive_moments(means, variances, key)
+    width = 40.0 * jnp.sqrt(y_variance) + 1e-12
+    low, high = (y_mean - width).min(0)[..., None], (y_mean + width).max(0)[..., None]
+    low, high = jnp.broadcast_arrays(low + 0 * alphas, high + 0 * alphas)
+
+    def cdf(y):
+        at = jnp.moveaxis(y, -1, 0)[:, None]
+        return jnp.moveaxis(model.likelihood.predictive_cdf(at, means, variances).mean(1), 0, -1)
+
+    def halve(_, bounds):
+        low, high = bounds
+        middle = 0.5 * (low + high)
+        is_below = cdf(middle) < alphas
+        return jnp.where(is_below, middle, low), jnp.where(is_below, high, middle)
+
+    low, high = jax.lax.fori_loop(0, QUANTILE_STEPS, halve, (low, high))
+    return (0.5 * (low + high),)
+
+
+@eqx.filter_jit
+def _samples(model: AbstractModel, X, keys):
+    """Joint draws of y, (S, N, Q), one after another."""
+    return jax.lax.map(lambda k: sample_outputs(model, X, k), keys)
+
+
+def predictive_moments(model: AbstractModel, X: np.ndarray, seed: int, n_samples: int) -> tuple[np.ndarray, ...]:
+    """Mean (N, P) and covariance (N, P, P) of y."""
+    with computing():
+        key = jax.random.key(seed)
+    return by_blocks(lambda rows: _moments(model, rows, key, n_samples), X)
+
+
+def predictive_log_prob(
+    model: AbstractModel, X: np.ndarray, y: np.ndarray, seed: int, n_samples: int
+) -> tuple[np.ndarray, ...]:
+    """Log of the mean density, and mean of the log densities, one number for each row."""
+    with computing():
+        key = jax.random.key(seed)
+    return by_blocks(lambda rows, targets: _log_prob(model, rows, targets, key, n_samples), X, y)
+
+
+def predictive_quantiles(
+    model: AbstractModel, X: np.ndarray, alphas: np.ndarray, seed: int, n_samples: int
+) -> np.ndarray:
+    """Quantiles (N, P, A) of y for each output."""
+    with computing():
+        key, levels = jax.random.key(seed), jnp.asarray(alphas)
+    return by_blocks(lambda rows: _quantiles(model, rows, levels, key, n_samples), X)[0]
+
+
+def joint_samples(model: AbstractModel, X: np.ndarray, seed: int, n_samples: int) -> np.ndarray:
+    """Joint draws (S, N, Q): all rows at once, because one function g serves them all."""
+    with computing():
+        keys = jax.random.split(jax.random.key(seed), n_samples)
+        index = np.arange(size_class(len(X))) % len(X)
+        return np.asarray(_samples(model, jnp.asarray(X[index]), keys))[:, : len(X)]

@@ -1,0 +1,253 @@
+"""`SparseGPRegressor` (SGP) and `FlowRegressor` (No noise, diffGP, diffWGP), used like any scikit-learn regressor."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from .. import likelihoods, specs
+from ..errors import OptionError, unknown_option
+from ..training import Problem
+from . import prediction
+from .base import ModelEstimator, check_levels, check_same_rows
+
+
+class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
+    """What the regressors share: y of one or several columns, means, intervals, densities and draws in its own units."""
+
+    def fit(self, X: Any, y: Any) -> ModelRegressor:
+        """Fit to inputs X (N, D) and targets y (N,) or (N, P); scales come from these rows alone."""
+        self._run(self._prepare(X, y))
+        return self
+
+    def _prepare(self, X: Any, y: Any) -> Problem:
+        X, y = validate_data(
+            self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, ensure_min_samples=2
+        )
+        y = np.asarray(y, float)
+        self.is_multi_output_ = y.ndim == 2
+        likelihood = specs.resolve("likelihood", self.likelihood, specs.LIKELIHOODS, specs.LikelihoodSpec)
+        if isinstance(likelihood, specs.Bernoulli | specs.Categorical):
+            raise OptionError(f"likelihood={self.likelihood!r} is for classes; use FlowClassifier for labels.")
+        y = y if y.ndim == 2 else y[:, None]
+        likelihoods.build(likelihood, y.shape[1]).validate(y)
+        return self._problem(X, y, likelihood)
+
+    def _shaped(self, values: np.ndarray) -> np.ndarray:
+        """(N, P, …) as it is for several targets, (N, …) for one."""
+        return values if self.is_multi_output_ else values[:, 0]
+
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
+        """Predictive mean; with `return_std` also the standard deviation, with `return_cov` the covariance of all rows.
+
+        The covariance is between rows, (N, N) for one target and (N, N, P) for several, as in scikit-learn's
+        GaussianProcessRegressor; it is estimated from `n_predict_samples` joint draws plus the exact variances.
+        """
+        if return_std and return_cov:
+            raise OptionError("return_std and return_cov were both asked for; ask for one of them.")
+        check_is_fitted(self, "model_")
+        mean, covariance = self._moments(X)
+        mean = self._shaped(self.y_scaler_.inverse(mean))
+        std = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2)) * self.y_scaler_.scale
+        if return_std:
+            return mean, self._shaped(std)
+        if return_cov:
+            return mean, self._joint_covariance(X, std)
+        return mean
+
+    def _joint_covariance(self, X: Any, std: np.ndarray) -> np.ndarray:
+        """Correlations from joint draws, variances exact."""
+        draws = self._draws(X, max(self._n_predict(), 500), self.seed_)
+        centred = draws - draws.mean(0)
+        covariance = np.einsum("snp,smp->nmp", centred, centred) / (len(draws) - 1)
+        n = np.arange(len(std))
+        sampled = np.sqrt(np.maximum(covariance[n, n], np.finfo(float).tiny))
+        covariance *= (std / sampled)[:, None] * (std / sampled)[None]
+        return covariance if self.is_multi_output_ else covariance[..., 0]
+
+    def predict_quantiles(self, X: Any, alpha: Any) -> np.ndarray:
+        """Quantiles of y, by inverting the predictive distribution: (N, A), or (N, P, A) for several targets."""
+        levels = check_levels("alpha", alpha)
+        Z = self._scaled(X)
+        quantiles = prediction.predictive_quantiles(self.model_, Z, levels, self.seed_, self._n_predict())
+        quantiles = quantiles * self.y_scaler_.scale[:, None] + self.y_scaler_.mean[:, None]
+        return self._shaped(quantiles)
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
+        """Central interval with the given coverage: (N, 2), or (N, P, 2) for several targets."""
+        level = float(check_levels("coverage", coverage)[0])
+        return self.predict_quantiles(X, [0.5 - level / 2, 0.5 + level / 2])
+
+    def log_prob(self, X: Any, y: Any, average: str = "density") -> np.ndarray:
+        """Log predictive density of each row in the units of y, joint over targets, (N,).
+
+        average="density" is the log of the mean density over sample paths (the mixture); "log" the mean of the logs, which
+        is the paper's score and kept for comparison.
+        """
+        if average not in ("density", "log"):
+            raise unknown_option("average", average, ("density", "log"))
+        Z = self._scaled(X)
+        y = np.asarray(y, float)
+        y = y if self.is_multi_output_ else column_or_1d(y)[:, None]
+        check_same_rows(Z, y)
+        mixture, mean_log = prediction.predictive_log_prob(
+            self.model_, Z, self.y_scaler_.forward(y), self.seed_, self._n_predict()
+        )
+        return (mixture if average == "density" else mean_log) - np.log(self.y_scaler_.scale).sum()
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+        """Joint draws of y at the rows: (N, S), or (N, P, S) for several targets, as scikit-learn shapes them."""
+        check_is_fitted(self, "model_")
+        seed = int(np.random.RandomState(0).randint(1) if random_state is None else _as_seed(random_state))
+        draws = np.moveaxis(self._draws(X, n_samples, seed), 0, -1)
+        return self._shaped(draws)
+
+    def _draws(self, X: Any, n_samples: int, seed: int) -> np.ndarray:
+        return self.y_scaler_.inverse(prediction.joint_samples(self.model_, self._scaled(X), seed, n_samples))
+
+
+def _as_seed(random_state: Any) -> int:
+    from sklearn.utils import check_random_state
+
+    return random_state if isinstance(random_state, int) else check_random_state(random_state).randint(2**31 - 1)
+
+
+class SparseGPRegressor(ModelRegressor):
+    """Sparse Gaussian process regression with several outputs and non-Gaussian noise (SGP).
+
+    With Gaussian noise the collapsed bound is maximised by L-BFGS where N allows; otherwise natural gradients and Adam.
+    """
+
+    def __init__(
+        self,
+        n_inducing=100,
+        kernel="rbf",
+        likelihood="gaussian",
+        preset="fast",
+        max_iter=None,
+        batch_size=None,
+        learning_rate=None,
+        random_state=None,
+        callbacks=None,
+        verbose=0,
+    ):
+        self.n_inducing = n_inducing
+        self.kernel = kernel
+        self.likelihood = likelihood
+        self.preset = preset
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+        self.callbacks = callbacks
+        self.verbose = verbose
+
+    def _training(self, n_rows, n_inputs):
+        """There is only the phase of the output GP here, so `max_iter` and `learning_rate` are those of that phase."""
+        training = super()._training(n_rows, n_inputs)
+        changes: dict[str, Any] = {"warm_iter": training.sgp_iter}
+        if self.max_iter is not None:
+            changes["warm_iter"] = training.max_iter
+        if self.learning_rate is not None:
+            changes["warm_rate"] = training.learning_rate
+        return dataclasses.replace(training, **changes)
+
+    def _model_spec(self, training, likelihood):
+        kernel = specs.resolve("kernel", self.kernel, specs.KERNELS, specs.KernelSpec)
+        return specs.SparseGPSpec(kernel, likelihood)
+
+
+class FlowRegressor(ModelRegressor):
+    """Inputs flow through a stochastic differential equation before a sparse GP predicts.
+
+    diffusion: "wishart" (diffWGP), "gp" (diffGP), "diagonal", "none" (No noise), or a spec such as
+    `wf.diffusions.Wishart(rank=5, white=0.01)`. Options that are None come from the preset, a rule of N and D alone.
+    """
+
+    def __init__(
+        self,
+        diffusion="wishart",
+        rank=5,
+        columns="shared",
+        kernel="rbf",
+        likelihood="gaussian",
+        n_inducing=100,
+        flow_time=1.0,
+        sampling="marginal",
+        time_dependent=False,
+        preset="fast",
+        n_steps=None,
+        max_iter=None,
+        batch_size=None,
+        learning_rate=None,
+        n_train_samples=None,
+        n_predict_samples=100,
+        random_state=None,
+        callbacks=None,
+        verbose=0,
+    ):
+        self.diffusion = diffusion
+        self.rank = rank
+        self.columns = columns
+        self.kernel = kernel
+        self.likelihood = likelihood
+        self.n_inducing = n_inducing
+        self.flow_time = flow_time
+        self.sampling = sampling
+        self.time_dependent = time_dependent
+        self.preset = preset
+        self.n_steps = n_steps
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.n_train_samples = n_train_samples
+        self.n_predict_samples = n_predict_samples
+        self.random_state = random_state
+        self.callbacks = callbacks
+        self.verbose = verbose
+
+    def _model_spec(self, training, likelihood):
+        return flow_spec(self, training, likelihood)
+
+    def mean_covariance(self, X: Any) -> np.ndarray:
+        """Σ̄(x) = E_q Σ(x) at time 0 in the units of X, (N, D, D), in closed form."""
+        from ..runtime import computing
+
+        Z = self._scaled(X)
+        with computing():
+            rate = np.asarray(self.model_.field.prepare().at(Z, 0.0).mean_covariance())
+        return rate * self.x_scaler_.scale[:, None] * self.x_scaler_.scale[None]
+
+    def flow_paths(self, X: Any, random_state: Any = 0) -> np.ndarray:
+        """One sample of the paths of the rows through the flow, in the units of X: (n_steps + 1, N, D)."""
+        import jax
+
+        from ..runtime import computing
+
+        Z = self._scaled(X)
+        with computing():
+            paths = np.asarray(self.model_.paths(jax.numpy.asarray(Z), jax.random.key(_as_seed(random_state))))
+        return self.x_scaler_.inverse(np.concatenate([Z[None], paths]))
+
+
+def flow_spec(estimator: Any, training: specs.TrainingSpec, likelihood: specs.LikelihoodSpec) -> specs.FlowSpec:
+    """The flow an estimator's options describe; `rank` and `columns` belong to the name "wishart"."""
+    diffusion = specs.resolve("diffusion", estimator.diffusion, specs.DIFFUSIONS, specs.DiffusionSpec)
+    if estimator.diffusion == "wishart":
+        diffusion = specs.Wishart(rank=estimator.rank, columns=estimator.columns)
+    if not np.isfinite(estimator.flow_time) or estimator.flow_time < 0:
+        raise OptionError(f"flow_time={estimator.flow_time!r} given; expected a number of at least 0.")
+    kernel = specs.resolve("kernel", estimator.kernel, specs.KERNELS, specs.KernelSpec)
+    return specs.FlowSpec(
+        kernel,
+        likelihood,
+        diffusion,
+        float(estimator.flow_time),
+        training.n_steps,
+        estimator.sampling,
+        bool(estimator.time_dependent),
+    )

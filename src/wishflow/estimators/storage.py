@@ -1,0 +1,134 @@
+"""Model files of estimators: specs and plain options in the header, arrays beside it; loading runs no code of the file.
+
+Classes come from the closed registry below (or from `custom`), never by a name that is looked up elsewhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+
+from .. import specs
+from ..errors import ModelFileError
+from ..files import flatten_arrays, plain, read_model, unflatten_arrays, write_model
+from ..models import flow, sparse_gp
+from ..runtime import computing
+from .classification import FlowClassifier
+from .regression import FlowRegressor, SparseGPRegressor
+from .scaling import Scaler
+
+REGISTRY: dict[str, type] = {cls.__name__: cls for cls in (SparseGPRegressor, FlowRegressor, FlowClassifier)}
+NOT_STORED = ("callbacks",)
+PLAIN_ATTRIBUTES = ("n_features_in_", "n_iter_", "seed_", "status_", "is_multi_output_")
+
+
+def save_estimator(estimator: Any, path: str | Path) -> None:
+    """Write a fitted estimator to one file, atomically."""
+    header = {
+        "class": type(estimator).__name__,
+        "parameters": {name: _parameter_to_json(name, value) for name, value in estimator.get_params(deep=False).items()},
+        "spec": estimator.spec_.to_json(),
+        "training": estimator.training_.to_json(),
+        "shapes": _shapes(estimator),
+        "attributes": {n: plain(getattr(estimator, n)) for n in PLAIN_ATTRIBUTES if hasattr(estimator, n)},
+        "names": _names(estimator),
+        "history_phases": estimator.history_["phase"].tolist(),
+    }
+    write_model(path, header, _arrays(estimator))
+
+
+def load(path: str | Path, custom: dict[str, type] | None = None) -> Any:
+    """Read an estimator that `save` wrote. `custom` adds classes of your own, by name, to those of this package."""
+    header, arrays = read_model(path)
+    registry = {**REGISTRY, **(custom or {})}
+    name = header.get("class")
+    if name not in registry:
+        raise ModelFileError(
+            f"{path} holds a {name!r}; known are {sorted(registry)}. Pass the class as custom={{{name!r}: YourClass}}."
+        )
+    parameters = {key: specs.from_json(value) for key, value in header["parameters"].items()}
+    estimator = registry[name](**parameters)
+    with computing():
+        _restore(estimator, header, arrays)
+    return estimator
+
+
+def _parameter_to_json(name: str, value: Any) -> Any:
+    if name in NOT_STORED or callable(value):
+        return None
+    if isinstance(value, specs.Spec):
+        return value.to_json()
+    return plain(int(value)) if isinstance(value, np.integer) else _plain_or_none(value)
+
+
+def _plain_or_none(value: Any) -> Any:
+    """Options that are objects (a random generator, say) are not part of what was learnt."""
+    try:
+        return plain(value)
+    except ModelFileError:
+        return None
+
+
+def _shapes(estimator: Any) -> dict[str, int]:
+    model = estimator.model_
+    width = 1 if isinstance(estimator, FlowClassifier) else model.output.posterior.mean.shape[0]
+    n_field = model.field.basis.Z.shape[0] if hasattr(model, "field") else 0
+    return {"n_inducing": model.output.basis.Z.shape[0], "n_field_inducing": n_field, "n_targets": width}
+
+
+def _names(estimator: Any) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    if hasattr(estimator, "feature_names_in_"):
+        names["features"] = [str(name) for name in estimator.feature_names_in_]
+    if hasattr(estimator, "classes_") and estimator.classes_.dtype.kind in "OUS":
+        names["classes"] = [str(name) for name in estimator.classes_]
+    return names
+
+
+def _arrays(estimator: Any) -> dict[str, np.ndarray]:
+    with computing():
+        arrays = {f"model.{name}": value for name, value in flatten_arrays(estimator.model_).items()}
+    for part in ("x_scaler_", "y_scaler_"):
+        scaler = getattr(estimator, part)
+        arrays |= {f"{part}.mean": scaler.mean, f"{part}.scale": scaler.scale}
+    numbers = estimator.history_.drop(columns="phase")
+    arrays |= {f"history.{name}": numbers[name].to_numpy() for name in numbers}
+    if hasattr(estimator, "classes_") and estimator.classes_.dtype.kind not in "OUS":
+        arrays["classes_"] = estimator.classes_
+    return arrays
+
+
+def _template(header: dict[str, Any]) -> Any:
+    """A model of the right structure: built from its specs, with shapes from the file."""
+    spec, training = specs.from_json(header["spec"]), specs.from_json(header["training"])
+    shapes, n_inputs = header["shapes"], header["attributes"]["n_features_in_"]
+    base = specs.SparseGPSpec(spec.kernel, spec.likelihood)
+    model: Any = sparse_gp.build(base, training, np.zeros((shapes["n_inducing"], n_inputs)), shapes["n_targets"])
+    if isinstance(spec, specs.FlowSpec):
+        model = flow.build(spec, training, model, np.zeros((shapes["n_field_inducing"], n_inputs)), jax.random.key(0))
+    return jax.tree.map(np.asarray, model)
+
+
+def _restore(estimator: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    def part(prefix: str) -> dict[str, np.ndarray]:
+        return {name[len(prefix) :]: value for name, value in arrays.items() if name.startswith(prefix)}
+
+    restored = unflatten_arrays(_template(header), part("model."))
+    estimator.model_ = jax.tree.map(np.asarray, restored)
+    estimator.spec_, estimator.training_ = specs.from_json(header["spec"]), specs.from_json(header["training"])
+    for name in ("x_scaler_", "y_scaler_"):
+        setattr(estimator, name, Scaler(**{f.name: arrays[f"{name}.{f.name}"] for f in dataclasses.fields(Scaler)}))
+    for name, value in header["attributes"].items():
+        setattr(estimator, name, value)
+    if "features" in header["names"]:
+        estimator.feature_names_in_ = np.array(header["names"]["features"], dtype=object)
+    if "classes" in header["names"]:
+        estimator.classes_ = np.array(header["names"]["classes"])
+    elif "classes_" in arrays:
+        estimator.classes_ = arrays["classes_"]
+    estimator.history_ = pd.DataFrame({"phase": header["history_phases"], **part("history.")})

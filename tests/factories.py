@@ -1,0 +1,107 @@
+"""The fields, models and data that contract tests run over. A new diffusion or likelihood joins them by one line."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from wishflow import fields, kernels, specs
+from wishflow.inducing import InducingBasis
+from wishflow.models import flow, sparse_gp
+from wishflow.objectives import Batch
+
+DIM = 3
+N_ROWS = 12
+DIFFUSIONS = {
+    "none": specs.NoDiffusion(),
+    "diagonal": specs.Diagonal(white=0.3),
+    "gp": specs.GPDiffusion(),
+    "wishart-shared": specs.Wishart(rank=2, dof=4),
+    "wishart-independent": specs.Wishart(rank=None, dof=2, columns="independent"),
+    "wishart-shared-white": specs.Wishart(rank=2, dof=3, white=0.2, unit_rows=False),
+    "wishart-independent-white": specs.Wishart(rank=2, dof=3, columns="independent", white=0.2),
+}
+WISHARTS = [name for name in DIFFUSIONS if name.startswith("wishart")]
+LIKELIHOODS = {
+    "gaussian": specs.Gaussian(variance=0.2),
+    "student_t": specs.StudentT(scale=0.5, dof=5.0),
+    "bernoulli": specs.Bernoulli(),
+    "poisson": specs.Poisson(),
+    "categorical": specs.Categorical(n_classes=3),
+}
+
+
+def points(seed: int, n: int, dim: int = DIM) -> jax.Array:
+    return jnp.asarray(np.random.default_rng(seed).normal(size=(n, dim)))
+
+
+def spread(tree, seed: int = 0, scale: float = 0.3):
+    """The tree with every parameter moved at random (jitters stay), so that nothing sits at a special value."""
+    rng = np.random.default_rng(seed)
+
+    def move(path, leaf):
+        return leaf if is_jitter(path) else leaf + scale * rng.normal(size=leaf.shape)
+
+    return jax.tree_util.tree_map_with_path(move, tree)
+
+
+def is_jitter(path) -> bool:
+    """Whether a leaf is a jitter: fixed while a compiled program runs, hence no parameter."""
+    return getattr(path[-1], "name", "") == "jitter"
+
+
+def make_basis(n_inducing: int = 6, dim: int = DIM, seed: int = 1, jitter: float = 1e-6, **active) -> InducingBasis:
+    kernel = kernels.build(specs.RBF(variance=0.8, lengthscale=1.5, **active), dim)
+    return InducingBasis.of(kernel, 1.5 * points(seed, n_inducing, dim), jitter)
+
+
+def make_field(name: str, is_time_dependent: bool = False, seed: int = 0) -> fields.AbstractField:
+    basis = make_basis(dim=DIM + is_time_dependent)
+    built = fields.build(DIFFUSIONS[name], basis, DIM, jax.random.key(seed), is_time_dependent)
+    return spread(built, seed)
+
+
+def targets(likelihood: str, seed: int = 3, n: int = N_ROWS) -> jax.Array:
+    """Two columns of y (one of labels for classes) that the likelihood could have produced."""
+    rng = np.random.default_rng(seed)
+    draws = {
+        "bernoulli": rng.integers(0, 2, (n, 2)),
+        "poisson": rng.integers(0, 5, (n, 2)),
+        "categorical": rng.integers(0, 3, (n, 1)),
+    }
+    return jnp.asarray(draws.get(likelihood, rng.normal(size=(n, 2))), float)
+
+
+def make_batch(likelihood: str = "gaussian", n: int = N_ROWS, seed: int = 3) -> Batch:
+    return Batch(points(seed, n), targets(likelihood, seed, n), jnp.ones(n), jnp.asarray(float(n)))
+
+
+def make_sparse_gp(likelihood: str = "gaussian", n_inducing: int = 5, seed: int = 0) -> sparse_gp.SparseGPModel:
+    """A two-output (for classes three-output) model away from its starting values."""
+    spec = specs.SparseGPSpec(likelihood=LIKELIHOODS[likelihood])
+    n_outputs = 1 if likelihood == "categorical" else 2
+    return spread(sparse_gp.build(spec, specs.fast_preset(N_ROWS, DIM), points(seed + 5, n_inducing), n_outputs), seed)
+
+
+def make_flow(
+    diffusion: str,
+    likelihood: str = "gaussian",
+    sampling: str = "marginal",
+    time_dependent: bool = False,
+    n_steps: int = 3,
+    seed: int = 0,
+) -> flow.FlowModel:
+    spec = specs.FlowSpec(
+        likelihood=LIKELIHOODS[likelihood],
+        diffusion=DIFFUSIONS[diffusion],
+        n_steps=n_steps,
+        sampling=sampling,
+        time_dependent=time_dependent,
+    )
+    training = dataclasses.replace(specs.fast_preset(N_ROWS, DIM), field_variance=0.3)
+    start = make_sparse_gp(likelihood, seed=seed)
+    built = flow.build(spec, training, start, 1.5 * points(seed + 6, 6), jax.random.key(seed))
+    return spread(built, seed + 1, 0.2)

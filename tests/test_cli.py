@@ -1,0 +1,52 @@
+"""The command line parses, calls and prints; nothing is computed there."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import pytest
+from typer.testing import CliRunner
+
+from wishflow.cli import app, environment
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The calls the command makes of the demonstration, which here does nothing but answer 3."""
+    made = []
+
+    def main(output, quick=False):
+        made.append((output, quick))
+        return 3
+
+    monkeypatch.setitem(sys.modules, "wishflow.experiments", SimpleNamespace(demo=SimpleNamespace(main=main)))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], (Path("demo_output"), False)),
+        (["--output", "somewhere", "--quick"], (Path("somewhere"), True)),
+    ],
+)
+def test_demo_passes_its_options_on_and_returns_the_exit_code(calls, arguments, expected):
+    result = CliRunner().invoke(app, ["demo", *arguments])
+    assert calls == [expected]
+    assert result.exit_code == 3
+
+
+def test_an_unknown_command_is_refused():
+    assert CliRunner().invoke(app, ["dmeo"]).exit_code == 2
+
+
+def test_info_names_versions_and_backend():
+    result = CliRunner().invoke(app, ["info"])
+    assert result.exit_code == 0
+    lines = dict(line.split(maxsplit=1) for line in result.output.splitlines())
+    assert lines["jax"] == jax.__version__
+    assert lines["backend"] == jax.default_backend()
+    assert lines == environment()

@@ -1,0 +1,194 @@
+"""The whitened sparse GP against dense, un-whitened formulas; draws against the posterior they come from."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from factories import make_basis, points, spread
+from montecarlo import assert_moments
+
+from wishflow import inducing, kernels, specs
+from wishflow.inducing import (
+    InducingBasis,
+    SparseGP,
+    WhitenedPosterior,
+    draw_jointly,
+    draw_pathwise,
+    kernel_matrix_on_host,
+)
+from wishflow.parameters import LowerTriangular
+
+N_OUTPUTS = 3
+
+
+def make_gp(seed=0, jitter=1e-6, kernel=None, n_outputs=N_OUTPUTS) -> SparseGP:
+    basis = make_basis(jitter=jitter)
+    if kernel is not None:
+        basis = InducingBasis.of(kernels.build(kernel, 3), basis.Z, jitter)
+    return spread(SparseGP.prior(basis, n_outputs), seed)
+
+
+def dense(gp: SparseGP, X):
+    """Means (P, N) and covariances (P, N, N) of f(X) by the formulas without whitening:
+
+    u ~ N(μ, S) with μ = Lz m, S = Lz R Rᵀ Lzᵀ;  mean = αᵀμ, cov = k − αᵀ(Kzz − S)α with α = Kzz⁻¹ k(Z, X).
+    """
+    kernel, Z = gp.basis.kernel, gp.basis.Z
+    Kzz = np.asarray(kernel.matrix(Z, Z)) + float(gp.basis.jitter * kernel.scale) * np.eye(len(Z))
+    Lz, Kzx = np.linalg.cholesky(Kzz), np.asarray(kernel.matrix(X, Z)).T
+    alpha = np.linalg.solve(Kzz, Kzx)
+    root = Lz @ np.asarray(gp.posterior.sqrt.value)
+    S = root @ root.swapaxes(-1, -2)
+    means = np.asarray(gp.posterior.mean) @ Lz.T @ alpha
+    return means, np.asarray(kernel.matrix(X, X)) - alpha.T @ (Kzz - S) @ alpha, (Lz, Kzz, S)
+
+
+# --- KL ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("kernel", [specs.RBF(variance=0.7), specs.Matern32(variance=2.0, lengthscale=0.5)])
+def test_whitened_kl_is_the_kl_between_the_inducing_values(seed, kernel):
+    """KL(N(Lz m, Lz R Rᵀ Lzᵀ) ‖ N(0, Kzz)) with the dense formula."""
+    gp = make_gp(seed, kernel=kernel)
+    _, _, (Lz, Kzz, S) = dense(gp, points(0, 2))
+    mu = np.asarray(gp.posterior.mean) @ Lz.T
+    for p, kl in enumerate(np.asarray(gp.kl())):
+        log_det = np.linalg.slogdet(Kzz)[1] - np.linalg.slogdet(S[p])[1]
+        quadratic = mu[p] @ np.linalg.solve(Kzz, mu[p]) + np.trace(np.linalg.solve(Kzz, S[p]))
+        np.testing.assert_allclose(kl, 0.5 * (quadratic - len(Kzz) + log_det), rtol=1e-7)
+
+
+def test_kl_in_one_dimension_in_closed_form():
+    """One inducing point: ½ (s²/k + μ²/k − 1 + log k/s²)."""
+    k, mean, sd = 1.7, 0.4, 0.3
+    root = np.sqrt(k)
+    q = WhitenedPosterior(jnp.asarray([[mean / root]]), LowerTriangular.of(jnp.asarray([[[sd / root]]])))
+    expected = 0.5 * (sd**2 / k + mean**2 / k - 1.0 + np.log(k / sd**2))
+    np.testing.assert_allclose(q.kl(), [expected], rtol=1e-12)
+
+
+def test_kl_of_a_batch_is_the_kl_of_each():
+    q = make_gp().posterior
+    for p in range(N_OUTPUTS):
+        alone = jax.tree.map(lambda leaf, p=p: leaf[p : p + 1], q)
+        np.testing.assert_allclose(alone.kl(), q.kl()[p : p + 1], rtol=1e-14)
+
+
+def test_kl_is_zero_at_the_prior_and_positive_elsewhere():
+    np.testing.assert_array_equal(WhitenedPosterior.prior(2, 5).kl(), 0.0)
+    assert np.all(np.asarray(make_gp().kl()) > 0.1)
+
+
+# --- marginals -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", [None, specs.Matern12(), specs.RBF() + specs.Linear(), specs.Periodic(period=3.0)])
+def test_marginals_agree_with_the_formulas_without_whitening(kernel):
+    gp, X = make_gp(kernel=kernel), points(9, 7)
+    mean, variance = jax.jit(lambda gp, X: gp.conditioned().marginals(X))(gp, X)
+    means, covariances, _ = dense(gp, X)
+    np.testing.assert_allclose(mean.T, means, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(variance.T, np.diagonal(covariances, axis1=1, axis2=2), rtol=1e-7, atol=1e-8)
+
+
+def test_at_the_prior_the_marginals_are_the_kernel():
+    gp = SparseGP.prior(make_basis(), 2)
+    X = jnp.concatenate([points(4, 5), gp.basis.Z])
+    mean, variance = gp.conditioned().marginals(X)
+    np.testing.assert_array_equal(mean, 0.0)
+    np.testing.assert_allclose(variance, 0.8, rtol=1e-9)
+
+
+def test_a_certain_posterior_passes_through_its_inducing_values():
+    """R → 0 and no jitter to speak of: f(Z) = Lz m, with no variance left."""
+    gp = make_gp(jitter=1e-10)
+    small = eqx.tree_at(lambda g: g.posterior.sqrt, gp, LowerTriangular.of(1e-9 * gp.posterior.sqrt.value))
+    mean, variance = small.conditioned().marginals(gp.basis.Z)
+    np.testing.assert_allclose(mean, gp.basis.factor() @ gp.posterior.mean.T, atol=1e-8)
+    assert 0.0 <= float(variance.min()) and float(variance.max()) < 1e-8
+
+
+def test_float32_basis_follows_the_float64_one():
+    basis, X = make_basis(), points(2, 9)
+    exact = basis.prepare().project(X)
+    rounded = basis.prepare(jnp.float32).project(X.astype(jnp.float32))
+    assert rounded.dtype == jnp.float32
+    np.testing.assert_allclose(rounded, exact, atol=2e-5)
+
+
+def test_kernel_matrix_on_host():
+    basis = make_basis()
+    Kzz, scale = kernel_matrix_on_host(basis)
+    np.testing.assert_allclose(Kzz, basis.kernel.matrix(basis.Z, basis.Z))
+    assert isinstance(Kzz, np.ndarray) and scale == pytest.approx(0.8)
+
+
+# --- draws ---------------------------------------------------------------------------------------
+
+N_DRAWS = 10_000
+# Rows among the inducing points, at one of them, and far from all.
+X_DRAW = np.vstack([np.random.default_rng(3).normal(size=(2, 3)), 8.0 * np.ones((1, 3))])
+
+
+@pytest.fixture
+def few_features(monkeypatch):
+    """Features are drawn afresh for each draw, so its covariance is exact whatever their number; few are fast."""
+    monkeypatch.setattr(inducing, "N_FEATURES", 24)
+
+
+def many(draw, key):
+    """(S, N, P): drawn in blocks, so that the features of all draws are never held at once."""
+    return np.asarray(jax.jit(lambda keys: jax.lax.map(draw, keys, batch_size=1000))(jax.random.split(key, N_DRAWS)))
+
+
+@pytest.mark.parametrize("jitter", [1e-10, 0.05])
+def test_pathwise_draws_have_the_mean_and_covariance_of_the_posterior(key, few_features, jitter):
+    """At all rows jointly, inducing points included; a large jitter shows that its noise is drawn too."""
+    gp = make_gp(jitter=jitter, n_outputs=2)
+    X = jnp.concatenate([X_DRAW, gp.basis.Z[:1]])
+
+    def draw(k):
+        return draw_pathwise(k, gp.basis, gp.basis.prepare(), gp.posterior.mean, gp.posterior.sqrt.value)(X)
+
+    draws, (means, covariances, _) = many(draw, key), dense(gp, X)
+    for p in range(2):
+        assert_moments(draws[:, :, p], means[p], covariances[p])
+    centred = draws - means.T
+    between = centred[:, :, 0] * centred[:, :, 1]
+    assert np.abs(between.mean(0) / between.std(0)).max() * np.sqrt(N_DRAWS) < 4.5  # outputs are independent
+
+
+@pytest.mark.parametrize("kernel", [specs.Matern32(), specs.RBF() * specs.Linear() + specs.Matern12()])
+def test_pathwise_draws_of_other_kernels(key, few_features, kernel):
+    gp = make_gp(kernel=kernel, n_outputs=1)
+    X = jnp.asarray(X_DRAW)
+
+    def draw(k):
+        return draw_pathwise(k, gp.basis, gp.basis.prepare(), gp.posterior.mean, gp.posterior.sqrt.value)(X)
+
+    means, covariances, _ = dense(gp, X)
+    assert_moments(many(draw, key)[:, :, 0], means[0], covariances[0])
+
+
+def test_joint_draws_have_the_mean_and_covariance_of_the_posterior(key):
+    gp = make_gp(kernel=specs.Periodic(period=5.0, lengthscale=2.0), n_outputs=2)
+    X = jnp.asarray(X_DRAW)
+    draws, (means, covariances, _) = many(lambda k: draw_jointly(k, gp, X), key), dense(gp, X)
+    for p in range(2):
+        assert_moments(draws[:, :, p], means[p], covariances[p])
+
+
+def test_a_pathwise_draw_is_one_function(key):
+    """Its value at a row does not depend on the other rows."""
+    gp, X = make_gp(), points(7, 6)
+
+    @jax.jit
+    def evaluate(X):
+        draw = draw_pathwise(key, gp.basis, gp.basis.prepare(), gp.posterior.mean, gp.posterior.sqrt.value)
+        return draw(X), draw(X[2:3]), draw(X[::-1])
+
+    together, alone, reversed_rows = evaluate(X)
+    np.testing.assert_allclose(alone, together[2:3], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(reversed_rows[::-1], together, rtol=1e-10, atol=1e-12)

@@ -1,0 +1,88 @@
+"""Factors and inverses against NumPy, one factorisation at a time, and the choice of jitter."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from wishflow import linalg
+from wishflow.errors import FactorisationError
+
+
+def positive_definite(seed, size=6):
+    root = np.random.default_rng(seed).normal(size=(size, size))
+    return root @ root.T + 0.3 * np.eye(size)
+
+
+def test_cholesky_and_solves_agree_with_numpy():
+    matrix, b = positive_definite(0), np.random.default_rng(1).normal(size=(6, 3))
+    L = linalg.cholesky(jnp.asarray(matrix))
+    np.testing.assert_allclose(L, np.linalg.cholesky(matrix), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(linalg.solve_lower(L, jnp.asarray(b)), np.linalg.solve(L, b), rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(linalg.inverse_lower(L), np.linalg.inv(L), rtol=1e-11, atol=1e-13)
+
+
+def test_cholesky_of_an_indefinite_matrix_is_nan():
+    assert np.isnan(linalg.cholesky(jnp.asarray([[1.0, 2.0], [2.0, 1.0]]))).any()
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_inverse_square_root_is_the_lower_triangular_root_of_the_inverse(size):
+    """R Rᵀ = Π⁻¹; with R lower triangular and a positive diagonal there is only one, the Cholesky factor of Π⁻¹."""
+    precision = positive_definite(2, size)
+    R = np.asarray(linalg.inverse_square_root(jnp.asarray(precision)))
+    np.testing.assert_allclose(R, np.linalg.cholesky(np.linalg.inv(precision)), rtol=1e-10, atol=1e-13)
+    assert np.all(np.triu(R, 1) == 0.0)
+
+
+def test_each_is_a_loop_over_matrices_and_emits_no_batched_factorisation():
+    stack = jnp.asarray([positive_definite(seed) for seed in range(4)])
+    one_by_one = linalg.each(linalg.cholesky, stack)
+    for got, matrix in zip(one_by_one, stack, strict=True):
+        np.testing.assert_array_equal(got, linalg.cholesky(matrix))
+    text = str(jax.make_jaxpr(lambda s: linalg.each(linalg.cholesky, s))(stack))
+    assert "cholesky" in text and "f64[4,6,6] = cholesky" not in text
+    # The same check sees the batched call where there is one.
+    assert "f64[4,6,6] = cholesky" in str(jax.make_jaxpr(jax.vmap(linalg.cholesky))(stack))
+
+
+# --- jitter --------------------------------------------------------------------------------------
+
+
+def rbf(x, scale=1.0):
+    return scale * np.exp(-0.5 * (x[:, None] - x[None, :]) ** 2)
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e3])
+def test_a_well_conditioned_matrix_gets_the_first_jitter(scale):
+    assert linalg.choose_jitter(rbf(np.arange(5.0), scale), scale) == linalg.FIRST_JITTER
+
+
+def test_the_jitter_is_the_smallest_power_of_ten_that_works():
+    """Eigenvalue −ε: jitters below ε cannot work, the next power of ten above it does."""
+    for eps in (3e-9, 3e-7, 3e-6):
+        vectors = np.linalg.qr(np.random.default_rng(0).normal(size=(5, 5)))[0]
+        matrix = (vectors * np.array([-eps, 0.5, 1.0, 1.0, 2.0])) @ vectors.T
+        jitter = linalg.choose_jitter(matrix, 1.0)
+        assert eps < jitter <= 10.0 * eps
+        assert np.isfinite(np.linalg.cholesky(matrix + jitter * np.eye(5))).all()
+
+
+def test_coinciding_points_are_no_failure():
+    x = np.array([0.0, 0.0, 1.0, 1.0, 2.0])
+    jitter = linalg.choose_jitter(rbf(x), 1.0)
+    assert linalg.FIRST_JITTER <= jitter <= linalg.LAST_JITTER
+
+
+@pytest.mark.parametrize(
+    ("matrix", "cause"),
+    [
+        (np.array([[1.0, np.nan], [np.nan, 1.0]]), "NaN or infinity"),
+        (np.array([[1.0, 1.001], [1.001, 1.0]]), "two inducing points coincide"),
+        (np.array([[-1.0, 0.0], [0.0, 1.0]]), "scale of the inputs"),
+    ],
+)
+def test_a_hopeless_matrix_raises_with_its_cause(matrix, cause):
+    with pytest.raises(FactorisationError, match=cause) as caught:
+        linalg.choose_jitter(matrix, 1.0, "Kzz of 2 points")
+    assert "Kzz of 2 points (2×2)" in str(caught.value)
