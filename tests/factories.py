@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,9 @@ from wishflow import fields, kernels, specs
 from wishflow.inducing import InducingBasis
 from wishflow.models import flow, sparse_gp
 from wishflow.objectives import Batch
+
+# Tests run a program a few times: without the optimisation of machine code it compiles three times faster.
+quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 DIM = 3
 N_ROWS = 12
@@ -34,16 +38,19 @@ LIKELIHOODS = {
 }
 
 
-def points(seed: int, n: int, dim: int = DIM) -> jax.Array:
-    return jnp.asarray(np.random.default_rng(seed).normal(size=(n, dim)))
+def points(seed: int, n: int, dim: int = DIM, sd: float = 1.0) -> jax.Array:
+    return jnp.asarray(sd * np.random.default_rng(seed).normal(size=(n, dim)))
 
 
 def spread(tree, seed: int = 0, scale: float = 0.3):
-    """The tree with every parameter moved at random (jitters stay), so that nothing sits at a special value."""
+    """The tree with every parameter moved at random (jitters stay), so that nothing sits at a special value.
+
+    In NumPy: each small operation of JAX outside a program would be compiled on its own.
+    """
     rng = np.random.default_rng(seed)
 
     def move(path, leaf):
-        return leaf if is_jitter(path) else leaf + scale * rng.normal(size=leaf.shape)
+        return leaf if is_jitter(path) else jnp.asarray(np.asarray(leaf) + scale * rng.normal(size=leaf.shape))
 
     return jax.tree_util.tree_map_with_path(move, tree)
 
@@ -55,13 +62,19 @@ def is_jitter(path) -> bool:
 
 def make_basis(n_inducing: int = 6, dim: int = DIM, seed: int = 1, jitter: float = 1e-6, **active) -> InducingBasis:
     kernel = kernels.build(specs.RBF(variance=0.8, lengthscale=1.5, **active), dim)
-    return InducingBasis.of(kernel, 1.5 * points(seed, n_inducing, dim), jitter)
+    return InducingBasis.of(kernel, points(seed, n_inducing, dim, 1.5), jitter)
 
 
+@functools.cache
 def make_field(name: str, is_time_dependent: bool = False, seed: int = 0) -> fields.AbstractField:
+    return spread(build_field(DIFFUSIONS[name], is_time_dependent, seed), seed)
+
+
+@functools.cache
+def build_field(spec: specs.DiffusionSpec, is_time_dependent: bool = False, seed: int = 0) -> fields.AbstractField:
+    """The field as the package starts it."""
     basis = make_basis(dim=DIM + is_time_dependent)
-    built = fields.build(DIFFUSIONS[name], basis, DIM, jax.random.key(seed), is_time_dependent)
-    return spread(built, seed)
+    return quick_jit(lambda key: fields.build(spec, basis, DIM, key, is_time_dependent))(jax.random.key(seed))
 
 
 def targets(likelihood: str, seed: int = 3, n: int = N_ROWS) -> jax.Array:
@@ -76,9 +89,10 @@ def targets(likelihood: str, seed: int = 3, n: int = N_ROWS) -> jax.Array:
 
 
 def make_batch(likelihood: str = "gaussian", n: int = N_ROWS, seed: int = 3) -> Batch:
-    return Batch(points(seed, n), targets(likelihood, seed, n), jnp.ones(n), jnp.asarray(float(n)))
+    return Batch(points(seed, n), targets(likelihood, seed, n), jnp.asarray(np.ones(n)), jnp.asarray(float(n)))
 
 
+@functools.cache
 def make_sparse_gp(likelihood: str = "gaussian", n_inducing: int = 5, seed: int = 0) -> sparse_gp.SparseGPModel:
     """A two-output (for classes three-output) model away from its starting values."""
     spec = specs.SparseGPSpec(likelihood=LIKELIHOODS[likelihood])
@@ -86,6 +100,7 @@ def make_sparse_gp(likelihood: str = "gaussian", n_inducing: int = 5, seed: int 
     return spread(sparse_gp.build(spec, specs.fast_preset(N_ROWS, DIM), points(seed + 5, n_inducing), n_outputs), seed)
 
 
+@functools.cache
 def make_flow(
     diffusion: str,
     likelihood: str = "gaussian",
@@ -103,5 +118,5 @@ def make_flow(
     )
     training = dataclasses.replace(specs.fast_preset(N_ROWS, DIM), field_variance=0.3)
     start = make_sparse_gp(likelihood, seed=seed)
-    built = flow.build(spec, training, start, 1.5 * points(seed + 6, 6), jax.random.key(seed))
+    built = flow.build(spec, training, start, points(seed + 6, 6, sd=1.5), jax.random.key(seed))
     return spread(built, seed + 1, 0.2)

@@ -32,8 +32,8 @@ class Problem:
 
 # --- correlated geometric Brownian motion: dx_i = r_i x_i dt + x_i (C dB)_i --------------------
 
-RATES = np.array([-0.6, 0.3])
-LOADINGS = np.array([[0.5, 0.0], [-0.3, 0.4]])
+RATES = np.array([-0.9, 0.8])
+LOADINGS = np.array([[0.4, 0.0], [-0.2, 0.3]])
 
 GEOMETRIC = Problem(lambda x, t: RATES * x, lambda x, t: x[:, None] * LOADINGS, (1.0, 0.7))
 

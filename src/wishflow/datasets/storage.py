@@ -11,6 +11,7 @@ import urllib.request
 import warnings
 import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import DatasetError
@@ -32,10 +33,15 @@ def read_table(table: Table) -> str:
     return text
 
 
-def folders() -> list[Path]:
-    """The folders that are searched, in order: the one named by `WISHFLOW_DATA`, if set, and the user's cache."""
+def folders() -> Iterator[Path]:
+    """The folders that are searched, in order: the one named by `WISHFLOW_DATA`, if set, and the user's cache.
+
+    One at a time: the cache folder is asked for (and platformdirs imported) only where the first has no such table.
+    """
     named = os.environ.get(ENVIRONMENT_VARIABLE)
-    return [*([Path(named).expanduser()] if named else []), cache_folder()]
+    if named:
+        yield Path(named).expanduser()
+    yield cache_folder()
 
 
 def cache_folder() -> Path:

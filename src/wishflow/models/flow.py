@@ -11,7 +11,8 @@ from jaxtyping import PRNGKeyArray
 from .. import fields, kernels
 from ..fields import AbstractField
 from ..inducing import InducingBasis, SparseGP
-from ..likelihoods import AbstractLikelihood
+from ..likelihoods import AbstractLikelihood, GaussianLikelihood
+from ..parameters import Positive
 from ..solver import simulate_final, simulate_paths
 from ..specs import FlowSpec, NoDiffusion, TrainingSpec
 from .base import AbstractModel
@@ -57,6 +58,13 @@ class FlowModel(AbstractModel):
         return self.field.summary()
 
 
+def _with_less_noise(likelihood: AbstractLikelihood, share: float) -> AbstractLikelihood:
+    """The warm start explains by noise what the flow is there to explain; a flow may start with a share of it."""
+    if share == 1.0 or not isinstance(likelihood, GaussianLikelihood):
+        return likelihood
+    return GaussianLikelihood(Positive.of(share * likelihood.variance, likelihood.noise.floor))
+
+
 def build(spec: FlowSpec, training: TrainingSpec, start: SparseGPModel, Z: object, key: PRNGKeyArray) -> FlowModel:
     """A flow that starts from a (trained) sparse GP: its output GP and likelihood, and a field near the identity flow on Z."""
     dim = start.output.basis.Z.shape[1]
@@ -72,7 +80,7 @@ def build(spec: FlowSpec, training: TrainingSpec, start: SparseGPModel, Z: objec
     field = fields.build(spec.diffusion, basis, dim, key, spec.time_dependent)
     return FlowModel(
         start.output,
-        start.likelihood,
+        _with_less_noise(start.likelihood, training.flow_noise_share),
         field,
         float(spec.flow_time),
         int(spec.n_steps),

@@ -124,7 +124,7 @@ def minimise_on_host(
 ) -> tuple[SparseGPModel, bool]:
     """Maximise the collapsed bound with SciPy's L-BFGS-B; `on_chunk` sees every CHUNK iterations and may ask to stop.
 
-    Ends when an iteration gains less than 1e-9 nats for each row. Returns the model and whether it converged.
+    Ends when an iteration gains less than 1e-8 (relative to the bound per row). Returns the model and whether it converged.
     """
     parameters, fixed = eqx.partition(model, _mask(model))
     start, unravel = ravel_pytree(parameters)
@@ -151,7 +151,7 @@ def minimise_on_host(
         jac=True,
         method="L-BFGS-B",
         callback=after_iteration,
-        options={"maxiter": n_iter, "maxcor": 20, "maxfun": 20 * n_iter, "ftol": 1e-9, "gtol": 1e-7},
+        options={"maxiter": n_iter, "maxcor": 20, "maxfun": 20 * n_iter, "ftol": 1e-8, "gtol": 1e-7},
     )
     if not values:
         values.append((-last["value"] * n_rows, last["noise"], 0.0))
