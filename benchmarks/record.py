@@ -19,7 +19,9 @@ def provenance() -> dict[str, object]:
         "commit": _commit(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
-        "versions": {name: _version(name) for name in ("jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "scikit-learn")},
+        "versions": {
+            name: _version(name) for name in ("jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "scikit-learn")
+        },
         "device": f"{jax.devices()[0].device_kind} ({jax.default_backend()})",
         "cpu_count": os.cpu_count(),
     }

@@ -1,4 +1,5 @@
-"""The search for the `fast` rule, on validation parts alone: a list of settings for each data set, scored one after another.
+"""The search for the `fast` rule, on validation parts alone: a list of settings for each data set, scored one after
+another.
 
     python -m benchmarks.tune_uci JOBS.json OUT.jsonl --minutes 9
 
@@ -38,7 +39,13 @@ def main() -> None:
         except Exception:
             traceback.print_exc()
             continue
-        line = {"job": job, "mean": result["mean"], "sd": result["sd"], "seconds": result["fit_seconds"], "status": result["status"]}
+        line = {
+            "job": job,
+            "mean": result["mean"],
+            "sd": result["sd"],
+            "seconds": result["fit_seconds"],
+            "status": result["status"],
+        }
         with options.output.open("a") as file:
             file.write(json.dumps(line) + "\n")
         print(json.dumps(line), f"total {result['total_seconds']:.1f}", flush=True)

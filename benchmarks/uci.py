@@ -2,8 +2,10 @@
 
     python -m benchmarks.uci --models sgp diffwgp --data boston concrete --splits 20
 
-scores the test parts and writes one JSON file for each data set and model under results/uci. With --validation nothing of the test part
-is read: a tenth of each training part is held out and scored instead, which is how settings are chosen. Options of the form
+scores the test parts and writes one JSON file for each data set and model under results/uci. With --validation nothing
+of the test part
+is read: a tenth of each training part is held out and scored instead, which is how settings are chosen. Options of the
+form
 --set name=value override fields of the training settings (for tuning only; final tables use none).
 """
 
@@ -57,7 +59,11 @@ def score(model, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
 def brief_score(model, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """What a search for settings looks at."""
     tail = model.history_.iloc[-50:]
-    parts = {name: float(tail[name].mean()) for name in ("bound", "noise", "kl_drift", "kl_diffusion", "kl_output") if name in tail}
+    parts = {
+        name: float(tail[name].mean())
+        for name in ("bound", "noise", "kl_drift", "kl_diffusion", "kl_output")
+        if name in tail
+    }
     return {"log_density": float(model.log_prob(X, y).mean()), **parts}
 
 
@@ -117,7 +123,14 @@ def main() -> None:
             result["provenance"] = provenance()
             kind = "validation-" if options.validation else ""
             write_json_atomic(options.output / f"{kind}{name}-{model}.json", result)
-            print(name, model, json.dumps(result["mean"]), f"{result['fit_seconds']:.1f} s", jax.default_backend(), flush=True)
+            print(
+                name,
+                model,
+                json.dumps(result["mean"]),
+                f"{result['fit_seconds']:.1f} s",
+                jax.default_backend(),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
@@ -26,8 +25,8 @@ class Problem:
     def field(self) -> GivenField:
         return GivenField(self.drift, self.sigma)
 
-    def start(self, n_paths: int) -> jax.Array:
-        return jnp.tile(jnp.asarray(self.x0), (n_paths, 1))
+    def start(self, n_paths: int) -> np.ndarray:
+        return np.tile(self.x0, (n_paths, 1))
 
 
 # --- correlated geometric Brownian motion: dx_i = r_i x_i dt + x_i (C dB)_i --------------------
@@ -38,9 +37,9 @@ LOADINGS = np.array([[0.4, 0.0], [-0.2, 0.3]])
 GEOMETRIC = Problem(lambda x, t: RATES * x, lambda x, t: x[:, None] * LOADINGS, (1.0, 0.7))
 
 
-def geometric_end(B: jax.Array) -> jax.Array:
+def geometric_end(B: np.ndarray) -> np.ndarray:
     """x_1 given B_1, path by path: x0 exp(r − ½ diag(CCᵀ) + C B_1)."""
-    return jnp.asarray(GEOMETRIC.x0) * jnp.exp(RATES - 0.5 * np.sum(LOADINGS**2, 1) + B @ LOADINGS.T)
+    return np.asarray(GEOMETRIC.x0) * np.exp(RATES - 0.5 * np.sum(LOADINGS**2, 1) + B @ LOADINGS.T)
 
 
 def geometric_second_moment() -> np.ndarray:
@@ -95,12 +94,12 @@ def iterated_mean_square_gap(h: float, fine: float) -> float:
 # --- Brownian increments -------------------------------------------------------------------------
 
 
-def brownian_increments(key: jax.Array, n_steps: int, n_paths: int, n_noises: int = 2) -> jax.Array:
+def brownian_increments(seed: int, n_steps: int, n_paths: int, n_noises: int = 2) -> np.ndarray:
     """dB over n equal steps of [0, 1], (T, N, ν)."""
-    return jax.random.normal(key, (n_steps, n_paths, n_noises)) / np.sqrt(n_steps)
+    return np.random.default_rng(seed).normal(size=(n_steps, n_paths, n_noises)) / np.sqrt(n_steps)
 
 
-def coarser(dB: jax.Array, n_steps: int) -> jax.Array:
+def coarser(dB: np.ndarray, n_steps: int) -> np.ndarray:
     """The increments of the same Brownian paths over fewer steps."""
     return dB.reshape(n_steps, -1, *dB.shape[1:]).sum(1)
 

@@ -11,7 +11,8 @@ KMEANS_ROWS = 10_000
 
 
 def size_class(n: int) -> int:
-    """The number of rows that n rows are padded to: 32, 40, 48, 56, 64, 80, 96, … (eight classes for every factor of four).
+    """The number of rows that n rows are padded to: 32, 40, 48, 56, 64, 80, 96, … (eight classes for every factor of
+    four).
 
     Few classes mean few compiled programs; a step of at most 25 % wastes little work.
     """

@@ -1,7 +1,8 @@
 """Cholesky factors, triangular inverses and the choice of jitter.
 
-On the CPU a *batched* LAPACK call waits on the thread pool from inside a pool worker, and two of them in one program can wait
-for each other for ever (design, section 3). So stacks of matrices go through `each`, which issues unbatched calls in order.
+On the CPU a *batched* LAPACK call waits on the thread pool from inside a pool worker, and two of them in one program
+can wait for each other for ever (design, section 3). So stacks of matrices go through `each`, which issues unbatched
+calls in order.
 """
 
 from __future__ import annotations
@@ -72,9 +73,10 @@ def _describe_failure(matrix: np.ndarray, scale: float, what: str) -> str:
         cause = "it holds NaN or infinity: a parameter of the kernel has diverged"
         remedy = "lower learning_rate, or check the scale of the inputs"
     elif len(matrix) > 1 and (matrix - np.diag(np.diag(matrix))).max() > 0.999999 * scale:
-        cause = "two inducing points coincide for the kernel (duplicated rows, a constant column, or a lengthscale far too long)"
+        cause = "two inducing points coincide for the kernel (duplicated rows, or a lengthscale far too long)"
         remedy = "use fewer inducing points (n_inducing) or remove duplicated rows"
     else:
         cause = f"its entries span {np.abs(matrix).min():.1e} to {np.abs(matrix).max():.1e}"
         remedy = "check the scale of the inputs"
-    return f"{what} ({len(matrix)}×{len(matrix)}) is not positive definite with jitter up to {LAST_JITTER:g}: {cause}; {remedy}."
+    size = f"{len(matrix)}×{len(matrix)}"
+    return f"{what} ({size}) is not positive definite with jitter up to {LAST_JITTER:g}: {cause}; {remedy}."

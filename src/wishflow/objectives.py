@@ -7,7 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
+from .errors import OptionError
 from .inducing import WhitenedPosterior
+from .likelihoods import GaussianLikelihood
 from .linalg import cholesky, each, inverse_square_root, solve_lower
 from .models import AbstractModel, SparseGPModel
 from .parameters import LowerTriangular
@@ -46,7 +48,8 @@ def negative_bound(
 ) -> tuple[Scalar, tuple[dict[str, Scalar], Sites | None]]:
     """−(E log p(y|g) − KL_g − c² KL_f − c KL_Σ) and its parts, unweighted, by name.
 
-    The expectation over paths is a mean over `n_samples` (one for models without noise); over g it is the likelihood's own.
+    The expectation over paths is a mean over `n_samples` (one for models without noise); over g it is the likelihood's
+    own.
     """
     k_path, k_fit = jax.random.split(key)
     samples = n_samples if model.is_stochastic else 1
@@ -77,7 +80,9 @@ def _weighted(parts, c):
 
 
 def _sites(model, y, a, mean, variance, weights, key) -> Sites:
-    """λ and targets from the derivatives of the expected log density: d/dmean = E ∂ log p, d/dvariance = ½ E ∂² log p."""
+    """λ and targets from the derivatives of the expected log density: d/dmean = E ∂ log p, d/dvariance = ½ E ∂² log
+    p.
+    """
     a, mean, variance, weights = jax.lax.stop_gradient((a, mean, variance, weights))
     likelihood = jax.lax.stop_gradient(model.likelihood)
 
@@ -92,7 +97,8 @@ def _sites(model, y, a, mean, variance, weights, key) -> Sites:
 def natural_step(posterior: WhitenedPosterior, sites: Sites, rate: Scalar | float) -> WhitenedPosterior:
     """One natural-gradient step γ on q(v): with Π = (RRᵀ)⁻¹ and θ = Πm,
 
-    Π ← (1−γ)Π + γ(I + Σ w λ aaᵀ),  θ ← (1−γ)θ + γ Σ w a·target.  For a Gaussian likelihood on all rows γ = 1 is the optimum.
+    Π ← (1−γ)Π + γ(I + Σ w λ aaᵀ),  θ ← (1−γ)θ + γ Σ w a·target.  For a Gaussian likelihood on all rows γ = 1 is the
+    optimum.
     """
     identity = jnp.eye(posterior.mean.shape[-1], dtype=posterior.mean.dtype)
 
@@ -122,6 +128,16 @@ def _collapsed_statistics(model: SparseGPModel, batch: Batch):
     return a.T @ a, a.T @ y, jnp.sum(y**2, 0), k_sum
 
 
+def _noise(model: SparseGPModel) -> Float[Array, " P"]:
+    """σ² of each output; only a Gaussian likelihood has a collapsed bound."""
+    if not isinstance(model.likelihood, GaussianLikelihood):
+        raise OptionError(
+            f"the collapsed bound was asked of a {type(model.likelihood).__name__}; "
+            "it exists for the Gaussian likelihood alone."
+        )
+    return model.likelihood.variance
+
+
 def collapsed_bound(model: SparseGPModel, batch: Batch) -> Scalar:
     """The bound at the optimal q, summed over outputs: with A = a/σ, B = I + AAᵀ = L_B L_Bᵀ, c = L_B⁻¹ A y/σ,
 
@@ -138,7 +154,7 @@ def collapsed_bound(model: SparseGPModel, batch: Batch) -> Scalar:
         trace = 0.5 * (k_sum - jnp.trace(aa)) / noise
         return -log_det - 0.5 * yy_p / noise + 0.5 * jnp.sum(c**2) - trace
 
-    return jnp.sum(each(one, (ay.T, yy, model.likelihood.variance)))
+    return jnp.sum(each(one, (ay.T, yy, _noise(model))))
 
 
 def optimal_posterior(model: SparseGPModel, batch: Batch) -> WhitenedPosterior:
@@ -151,5 +167,5 @@ def optimal_posterior(model: SparseGPModel, batch: Batch) -> WhitenedPosterior:
         R = inverse_square_root(identity + aa / noise)
         return R @ (R.T @ ay_p) / noise, R
 
-    means, sqrts = each(one, (ay.T, model.likelihood.variance))
+    means, sqrts = each(one, (ay.T, _noise(model)))
     return WhitenedPosterior(means, LowerTriangular.of(sqrts))

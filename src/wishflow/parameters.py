@@ -32,7 +32,7 @@ class Positive(AbstractParameter):
     sets whose noise is smaller than that.
     """
 
-    raw: Float[Array, "..."]
+    raw: Float[Array, ...]
     floor: float = eqx.field(static=True)
 
     @classmethod
@@ -83,7 +83,7 @@ class UnitRows(AbstractParameter):
 class Free(AbstractParameter):
     """No constraint: value = raw."""
 
-    raw: Float[Array, "..."]
+    raw: Float[Array, ...]
 
     @property
     def value(self) -> Array:

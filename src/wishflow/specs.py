@@ -1,7 +1,8 @@
 """What a user asks for: frozen dataclasses of plain Python values, with JSON both ways. No JAX here.
 
 A spec says what a part is (`RBF(lengthscale=2.0)`), not its arrays; `build` beside each module class makes the
-arrays once the shapes of the data are known. Every spec is hashable, so it can be a static argument of a compiled program.
+arrays once the shapes of the data are known. Every spec is hashable, so it can be a static argument of a compiled
+program.
 """
 
 from __future__ import annotations
@@ -140,8 +141,9 @@ class Diagonal(DiffusionSpec):
 class Wishart(DiffusionSpec):
     """Σ(x) = L J(x) J(x)ᵀ Lᵀ (+ Λ), J a ρ×ν matrix of Gaussian processes (diffWGP).
 
-    `rank` ρ acts as D where it is larger or None; `dof` ν is ρ where None; `columns` says whether the ν columns of J have
-    posteriors of their own ("independent") or share one ("shared"); `white` is the starting value of Λ, None for no Λ.
+    `rank` ρ acts as D where it is larger or None; `dof` ν is ρ where None; `columns` says whether the ν columns of J
+    have posteriors of their own ("independent") or share one ("shared"); `white` is the starting value of Λ, None for
+    no Λ.
     """
 
     rank: int | None = 5
@@ -156,7 +158,9 @@ class Wishart(DiffusionSpec):
         for name in ("rank", "dof"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or int(value) != value or value < 1):
-                raise OptionError(f"{name}={value!r} given to the Wishart diffusion; expected a whole number of at least 1, or None.")
+                raise OptionError(
+                    f"{name}={value!r} given to the Wishart diffusion; expected a whole number of at least 1, or None."
+                )
 
 
 # --- likelihoods -----------------------------------------------------------------------------
@@ -232,7 +236,9 @@ def resolve(option: str, value: Any, names: dict[str, Any], base: type[Spec]) ->
         return names[value]
     if isinstance(value, str):
         raise unknown_option(option, value, list(names))
-    raise OptionError(f"{option}={value!r} is a {type(value).__name__}; expected one of {list(names)} or a {base.__name__}.")
+    raise OptionError(
+        f"{option}={value!r} is a {type(value).__name__}; expected one of {list(names)} or a {base.__name__}."
+    )
 
 
 def from_json(data: Any) -> Any:
@@ -248,7 +254,11 @@ def from_json(data: Any) -> Any:
 
 
 def _all_subclasses(cls: type) -> list[type]:
-    return [sub for direct in cls.__subclasses__() for sub in (direct, *_all_subclasses(direct))]
+    found: list[type] = []
+    direct: type
+    for direct in cls.__subclasses__():
+        found += [direct, *_all_subclasses(direct)]
+    return found
 
 
 # --- models ----------------------------------------------------------------------------------
@@ -289,11 +299,12 @@ class FlowSpec(Spec):
 class TrainingSpec(Spec):
     """How a model is trained. All numbers are in standardised units.
 
-    The flow is preceded by a warm start of the output GP alone (`sgp_iter` where there is no flow): `warm_iter` iterations of L-BFGS on the collapsed bound where
-    `collapsed` is set, the likelihood is Gaussian and N ≤ `collapsed_limit`; otherwise of stochastic steps at `warm_rate`.
-    `natural_rate` is the step γ of natural gradients for q of the output (None: Adam for it too). `decay` is the
-    part of the iterations over which the rate falls to zero by a cosine; `tolerance` (nats per row and 100 iterations) ends
-    the constant part early once the bound no longer rises.
+    The flow is preceded by a warm start of the output GP alone (`sgp_iter` where there is no flow): `warm_iter`
+    iterations of L-BFGS on the collapsed bound where `collapsed` is set, the likelihood is Gaussian and N ≤
+    `collapsed_limit`; otherwise of stochastic steps at `warm_rate`. `natural_rate` is the step γ of natural gradients
+    for q of the output (None: Adam for it too). `decay` is the part of the iterations over which the rate falls to zero
+    by a cosine; `tolerance` (nats per row and 100 iterations) ends the constant part early once the bound no longer
+    rises.
     """
 
     max_iter: int

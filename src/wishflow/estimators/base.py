@@ -76,7 +76,9 @@ class ModelEstimator(BaseEstimator):
             value = getattr(self, option, None)
             if value is None or (option == "learning_rate" and callable(value)):
                 continue
-            given[field] = _positive_number(option, value) if option == "learning_rate" else _positive_int(option, value)
+            given[field] = (
+                _positive_number(option, value) if option == "learning_rate" else _positive_int(option, value)
+            )
         return dataclasses.replace(chosen, **given)
 
     def _accept(self, trained: Trained) -> None:
@@ -128,7 +130,9 @@ def _positive_int(name: str, value: Any) -> int:
 
 def _positive_number(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not np.isfinite(value) or value <= 0:
-        raise OptionError(f"{name}={value!r} given; expected a positive number (or, for learning_rate, an optax schedule).")
+        raise OptionError(
+            f"{name}={value!r} given; expected a positive number (or, for learning_rate, an optax schedule)."
+        )
     return float(value)
 
 

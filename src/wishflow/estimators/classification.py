@@ -106,7 +106,9 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
         check_same_rows(Z, y)
         is_known = np.isin(y, self.classes_)
         if not is_known.all():
-            raise DataError(f"y holds the label {y[~is_known][0]!r}, which was not in the training data ({self.classes_!r}).")
+            raise DataError(
+                f"y holds the label {y[~is_known][0]!r}, which was not in the training data ({self.classes_!r})."
+            )
         labels = np.searchsorted(self.classes_, y)[:, None].astype(float)
         mixture, mean_log = prediction.predictive_log_prob(self.model_, Z, labels, self.seed_, self._n_predict())
         return mixture if average == "density" else mean_log

@@ -16,8 +16,9 @@ def fit_many(
 ) -> list[ModelEstimator]:
     """Fit `estimators[i]` to `data[i] = (X, y)`; returns the same estimators, fitted.
 
-    On an accelerator all of them are trained in one program under `vmap` (20 splits of a data set cost little more than one); they
-    must then have the same options and the same number of columns. On the CPU they are trained one after another.
+    On an accelerator all of them are trained in one program under `vmap` (20 splits of a data set cost little more than
+    one); they must then have the same options and the same number of columns. On the CPU they are trained one after
+    another.
     """
     if len(estimators) != len(data):
         raise DataError(f"{len(estimators)} estimators and {len(data)} data sets were given; pass one (X, y) for each.")

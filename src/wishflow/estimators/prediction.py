@@ -1,7 +1,7 @@
 """From a trained model to predictive numbers, block by block of rows; all in float64.
 
-The predictive distribution of a row is an equally weighted mixture over S sample paths, the same for every row's noise, so a row's
-numbers do not depend on the rows beside it.
+The predictive distribution of a row is an equally weighted mixture over S sample paths, the same for every row's noise,
+so a row's numbers do not depend on the rows beside it.
 """
 
 from __future__ import annotations

@@ -17,7 +17,9 @@ from .base import ModelEstimator, check_levels, check_same_rows
 
 
 class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
-    """What the regressors share: y of one or several columns, means, intervals, densities and draws in its own units."""
+    """What the regressors share: y of one or several columns, means, intervals, densities and draws in its own
+    units.
+    """
 
     def fit(self, X: Any, y: Any) -> ModelRegressor:
         """Fit to inputs X (N, D) and targets y (N,) or (N, P); scales come from these rows alone."""
@@ -25,9 +27,7 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         return self
 
     def _prepare(self, X: Any, y: Any) -> Problem:
-        X, y = validate_data(
-            self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, ensure_min_samples=2
-        )
+        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, ensure_min_samples=2)
         y = np.asarray(y, float)
         self.is_multi_output_ = y.ndim == 2
         likelihood = specs.resolve("likelihood", self.likelihood, specs.LIKELIHOODS, specs.LikelihoodSpec)
@@ -85,8 +85,8 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
     def log_prob(self, X: Any, y: Any, average: str = "density") -> np.ndarray:
         """Log predictive density of each row in the units of y, joint over targets, (N,).
 
-        average="density" is the log of the mean density over sample paths (the mixture); "log" the mean of the logs, which
-        is the paper's score and kept for comparison.
+        average="density" is the log of the mean density over sample paths (the mixture); "log" the mean of the logs,
+        which is the paper's score and kept for comparison.
         """
         if average not in ("density", "log"):
             raise unknown_option("average", average, ("density", "log"))

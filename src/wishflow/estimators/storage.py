@@ -31,7 +31,9 @@ def save_estimator(estimator: Any, path: str | Path) -> None:
     """Write a fitted estimator to one file, atomically."""
     header = {
         "class": type(estimator).__name__,
-        "parameters": {name: _parameter_to_json(name, value) for name, value in estimator.get_params(deep=False).items()},
+        "parameters": {
+            name: _parameter_to_json(name, value) for name, value in estimator.get_params(deep=False).items()
+        },
         "spec": estimator.spec_.to_json(),
         "training": estimator.training_.to_json(),
         "shapes": _shapes(estimator),

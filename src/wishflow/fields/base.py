@@ -81,6 +81,6 @@ def safe_sqrt(variance: Array) -> Array:
 def refuse_pathwise(name: str) -> OptionError:
     """The error for a field that has no pathwise draw."""
     return OptionError(
-        f'sampling="pathwise" was asked of the {name!r} diffusion, whose Σ is a posterior variance and has no draw of its own; '
-        'use sampling="marginal", or diffusion="wishart".'
+        f'sampling="pathwise" was asked of the {name!r} diffusion, whose Σ is a posterior variance '
+        'and has no draw of its own; use sampling="marginal", or diffusion="wishart".'
     )

@@ -21,7 +21,9 @@ DIFFUSION_MEAN_SD = 0.1
 def build(
     spec: DiffusionSpec, basis: InducingBasis, dim: int, key: PRNGKeyArray, is_time_dependent: bool = False
 ) -> AbstractField:
-    """The field a spec asks for on a given basis, with a drift of zero and the posterior of the diffusion at its prior."""
+    """The field a spec asks for on a given basis, with a drift of zero and the posterior of the diffusion at its
+    prior.
+    """
     drift_mean = jnp.zeros((dim, basis.n_inducing))
     if isinstance(spec, NoDiffusion):
         return ConstantNoiseField(basis, drift_mean, None, is_time_dependent)
@@ -55,7 +57,9 @@ def _build_wishart(spec, basis, dim, key, is_time_dependent) -> WishartField:
 
 
 def _initial_scale(key: PRNGKeyArray, dim: int, rank: int):
-    """The identity for full rank; otherwise random rows of unit norm, so that no two dimensions start glued together."""
+    """The identity for full rank; otherwise random rows of unit norm, so that no two dimensions start glued
+    together.
+    """
     if rank == dim:
         return jnp.eye(dim)
     L = jax.random.normal(key, (dim, rank))

@@ -29,7 +29,9 @@ class ConstantNoiseValues(FieldValues):
 
     @property
     def white(self):
-        return jnp.zeros_like(self.drift) if self.variances is None else jnp.broadcast_to(self.variances, self.drift.shape)
+        return (
+            jnp.zeros_like(self.drift) if self.variances is None else jnp.broadcast_to(self.variances, self.drift.shape)
+        )
 
     def mean_covariance(self):
         return self.white[..., None] * jnp.eye(self.drift.shape[-1], dtype=self.drift.dtype)

@@ -23,7 +23,9 @@ class GivenValues(FieldValues):
         return jnp.einsum("ndv,nv->nd", self.sigma, dB)
 
     def increment(self, key, dt):
-        return self.driven(jnp.sqrt(dt) * jax.random.normal(key, (self.sigma.shape[0], self.sigma.shape[-1]), self.sigma.dtype))
+        return self.driven(
+            jnp.sqrt(dt) * jax.random.normal(key, (self.sigma.shape[0], self.sigma.shape[-1]), self.sigma.dtype)
+        )
 
     def factor(self, key):
         del key

@@ -1,10 +1,13 @@
 """diffWGP: Σ(x) = L J(x) J(x)ᵀ Lᵀ (+ Λ) with J a ρ×ν matrix of Gaussian processes (the paper, section 3.1).
 
 Drift and diffusion share one kernel and one Z, hence one a(x). Posteriors of J:
-`independent` has one q for each entry (r, v); `shared` one q for each row r, the ν entries being independent draws of it.
+`independent` has one q for each entry (r, v); `shared` one q for each row r, the ν entries being independent draws of
+it.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -141,7 +144,7 @@ class WishartField(AbstractField):
             self.drift_mean.T.astype(dtype), J, *self._scale_and_white(dtype), self.dof, self.is_time_dependent
         )
 
-    def _scale_and_white(self, dtype):
+    def _scale_and_white(self, dtype: Any) -> tuple[Array, Array | None]:
         white = None if self.white is None else self.white.value.astype(dtype)
         return self.scale.value.astype(dtype), white
 

@@ -43,7 +43,9 @@ def n_components(model: AbstractModel, n_samples: int) -> int:
     return n_samples if model.is_stochastic else 1
 
 
-def carry_shared(model: AbstractModel, X: Float[Array, "N D"], key: PRNGKeyArray, n_samples: int) -> Float[Array, "S N D"]:
+def carry_shared(
+    model: AbstractModel, X: Float[Array, "N D"], key: PRNGKeyArray, n_samples: int
+) -> Float[Array, "S N D"]:
     """Samples of where the rows arrive, with the *same* noise for every row.
 
     Each row is carried on its own with one key, so its samples do not depend on the other rows: predicting one row or a
@@ -71,7 +73,9 @@ def sample_outputs(model: AbstractModel, X: Float[Array, "N D"], key: PRNGKeyArr
 
 
 def sample_latent(gp: SparseGP, X: Float[Array, "N D"], key: PRNGKeyArray) -> Float[Array, "N P"]:
-    """One draw of the functions g at the rows: pathwise where the kernel has features, jointly by a dense factor elsewhere."""
+    """One draw of the functions g at the rows: pathwise where the kernel has features, jointly by a dense factor
+    elsewhere.
+    """
     try:
         draw = draw_pathwise(key, gp.basis, gp.basis.prepare(), gp.posterior.mean, gp.posterior.sqrt.value)
     except OptionError:  # raised by kernels without random features, while tracing

@@ -66,7 +66,9 @@ def _with_less_noise(likelihood: AbstractLikelihood, share: float) -> AbstractLi
 
 
 def build(spec: FlowSpec, training: TrainingSpec, start: SparseGPModel, Z: object, key: PRNGKeyArray) -> FlowModel:
-    """A flow that starts from a (trained) sparse GP: its output GP and likelihood, and a field near the identity flow on Z."""
+    """A flow that starts from a (trained) sparse GP: its output GP and likelihood, and a field near the identity
+    flow on Z.
+    """
     dim = start.output.basis.Z.shape[1]
     Z = np.asarray(Z, float)
     if spec.time_dependent:

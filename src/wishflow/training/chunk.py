@@ -1,7 +1,7 @@
 """One pure, compiled chunk of stochastic steps: Adam on the parameters, natural gradients on q of the output.
 
-What changes from step to step (rates, weights of the KL terms) comes in as arrays, and the number of steps is not part of the
-program: one compilation serves a whole fit, whatever its length and schedule.
+What changes from step to step (rates, weights of the KL terms) comes in as arrays, and the number of steps is not part
+of the program: one compilation serves a whole fit, whatever its length and schedule.
 """
 
 from __future__ import annotations
@@ -98,10 +98,12 @@ def step(
         posterior = natural_step(state.model.output.posterior, sites, natural_rate)
         model = eqx.tree_at(lambda m: m.output.posterior, model, posterior)
     is_good = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves((model, optimiser, parts))]).all()
-    kept = jax.tree.map(lambda new, old: jnp.where(is_good, new, old), (model, optimiser), (state.model, state.optimiser))
+    kept_model, kept_optimiser = jax.tree.map(
+        lambda new, old: jnp.where(is_good, new, old), (model, optimiser), (state.model, state.optimiser)
+    )
     report = {**parts, "bound": bound_of(parts), "noise": model.likelihood.noise_summary(), **model.summary()}
     report["skipped"] = 1.0 - is_good
-    return TrainState(*kept, key, jnp.where(is_good, 0, state.skipped + 1)), report
+    return TrainState(kept_model, kept_optimiser, key, jnp.where(is_good, 0, state.skipped + 1)), report
 
 
 def _shuffled(key: PRNGKeyArray, data: Batch) -> Int[Array, " N"]:
@@ -148,5 +150,7 @@ def train_chunk(state, data, rates, n, settings):
 
 @eqx.filter_jit
 def train_chunk_many(states, data, rates, n, settings):
-    """`run_steps` for many models of equal shape in one program (accelerators; on the CPU batched factorisations can hang)."""
+    """`run_steps` for many models of equal shape in one program (accelerators; on the CPU batched factorisations can
+    hang).
+    """
     return jax.vmap(lambda s, d, r: run_steps(s, d, r, n, settings))(states, data, rates)

@@ -1,7 +1,7 @@
 """L-BFGS on the collapsed bound of a Gaussian sparse GP.
 
-Many models at once, or one on an accelerator: `optax.lbfgs` in compiled chunks. One model on the CPU: SciPy's L-BFGS-B around
-a compiled value and gradient, which compiles in a third of the time (docs/decisions.md).
+Many models at once, or one on an accelerator: `optax.lbfgs` in compiled chunks. One model on the CPU: SciPy's L-BFGS-B
+around a compiled value and gradient, which compiles in a third of the time (docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -66,9 +66,7 @@ def run_collapsed(
         parameters, optimiser, records = carry
         value, gradient = value_and_grad(parameters, state=optimiser)
         gradient = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0.0), gradient)
-        updates, moved = OPTIMISER.update(
-            gradient, optimiser, parameters, value=value, grad=gradient, value_fn=loss
-        )
+        updates, moved = OPTIMISER.update(gradient, optimiser, parameters, value=value, grad=gradient, value_fn=loss)
         new = optax.apply_updates(parameters, updates)
         is_good = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(new)]).all()
         new = jax.tree.map(lambda a, b: jnp.where(is_good, a, b), new, parameters)
@@ -124,21 +122,25 @@ def minimise_on_host(
 ) -> tuple[SparseGPModel, bool]:
     """Maximise the collapsed bound with SciPy's L-BFGS-B; `on_chunk` sees every CHUNK iterations and may ask to stop.
 
-    Ends when an iteration gains less than 1e-8 (relative to the bound per row). Returns the model and whether it converged.
+    Ends when an iteration gains less than 1e-8 (relative to the bound per row). Returns the model and whether it
+    converged.
     """
     parameters, fixed = eqx.partition(model, _mask(model))
     start, unravel = ravel_pytree(parameters)
-    last = {"value": np.inf, "noise": np.nan, "gradient": np.zeros(start.shape)}
+    last = {"value": np.inf, "noise": np.nan}
 
     def loss(vector: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient, noise = (np.asarray(part) for part in _value_and_grad(unravel(jnp.asarray(vector)), fixed, data))
+        value, gradient, noise = (
+            np.asarray(part) for part in _value_and_grad(unravel(jnp.asarray(vector)), fixed, data)
+        )
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
             # A factorisation that failed is a step too far: the line search backs off from a large number.
             return 1e10, np.zeros_like(vector)
         last.update(value=float(value), noise=float(noise))
         return float(value), gradient
 
-    n_rows, values = float(data.n_data), []
+    n_rows = float(data.n_data)
+    values: list[tuple[float, float, float]] = []
 
     def after_iteration(intermediate_result: scipy.optimize.OptimizeResult) -> None:
         values.append((-intermediate_result.fun * n_rows, last["noise"], 0.0))

@@ -1,7 +1,8 @@
-"""The loop on the host: phases, chunks, callbacks, convergence, jitter; for one model or for many of equal shape at once.
+"""The loop on the host: phases, chunks, callbacks, convergence, jitter; for one model or for many of equal shape at
+once.
 
-A *group* is a list of problems trained by one program: on an accelerator all of them under `vmap`; on the CPU each by itself,
-because batched factorisations can hang there (design, section 3) and gain nothing.
+A *group* is a list of problems trained by one program: on an accelerator all of them under `vmap`; on the CPU each by
+itself, because batched factorisations can hang there (design, section 3) and gain nothing.
 """
 
 from __future__ import annotations
@@ -86,9 +87,7 @@ class _Run:
     def run(self) -> list[Trained]:
         base = SparseGPSpec(self.spec.kernel, self.spec.likelihood)
         y_width = [p.y.shape[1] for p in self.problems]
-        models = self._stack(
-            [sparse_gp.build(base, self.training, Z, w) for Z, w in zip(self.Z, y_width, strict=True)]
-        )
+        models = self._stack([sparse_gp.build(base, self.training, Z, w) for Z, w in zip(self.Z, y_width, strict=True)])
         is_flow = isinstance(self.spec, FlowSpec)
         models = self._warm_start(models, "output" if is_flow else "fit")
         if is_flow:
@@ -104,10 +103,11 @@ class _Run:
         return self._stochastic_phase(models, phase, training.warm_iter, rate, n_samples=1)
 
     def _flow_phase(self, models: PyTree) -> PyTree:
-        starts = self._unstack(models)
+        spec, starts = self.spec, self._unstack(models)
+        assert isinstance(spec, FlowSpec)
         flows = self._stack(
             [
-                flow.build(self.spec, self.training, start, Z, jax.random.key(p.seed + 1))
+                flow.build(spec, self.training, start, Z, jax.random.key(p.seed + 1))
                 for start, Z, p in zip(starts, self.Z, self.problems, strict=True)
             ]
         )
@@ -230,7 +230,8 @@ class _Run:
         for i in np.flatnonzero(is_stuck):
             self.status[i] = "stopped: the last steps were not finite; the last good state was kept"
             warnings.warn(
-                f"training of model {self.indices[i]} {self.status[i]}; lower learning_rate or check the scale of the data.",
+                f"training of model {self.indices[i]} {self.status[i]}; "
+                "lower learning_rate or check the scale of the data.",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -34,7 +34,8 @@ def decay_start(training: TrainingSpec, n_iter: int) -> int:
 
 
 def rates_from(training: TrainingSpec, peak: float | Callable, n_iter: int, positions: np.ndarray) -> Rates:
-    """Rates for the steps at `positions` of the schedule, padded to the size of a chunk; past the end all rates are zero.
+    """Rates for the steps at `positions` of the schedule, padded to the size of a chunk; past the end all rates are
+    zero.
 
     `peak` is a number, or an optax schedule, which then replaces the shape of ours.
     """
