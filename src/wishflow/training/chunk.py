@@ -13,7 +13,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from ..inducing import InducingBasis
 from ..models import AbstractModel
@@ -68,7 +69,15 @@ def bases(model: Any) -> list[InducingBasis]:
 def start_state(model: AbstractModel, key: PRNGKeyArray, settings: StepSettings) -> TrainState:
     """The state before the first step."""
     parameters, _ = eqx.partition(model, trainable(model, settings))
-    return TrainState(model, OPTIMISER.init(parameters), key, jnp.zeros((), jnp.int32))
+    return TrainState(model, OPTIMISER.init(ravel_pytree(parameters)[0]), key, jnp.zeros((), jnp.int32))
+
+
+def _is_finite(tree: PyTree) -> Bool[Array, ""]:
+    return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)]).all()
+
+
+def _choose(condition: Bool[Array, ""], new: PyTree, old: PyTree) -> PyTree:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
 
 def step(
@@ -90,20 +99,24 @@ def step(
             has_sites=settings.is_natural,
         )
 
+    # One flat vector: Adam, the check and the choice below then compile once and not once for each leaf.
+    vector, unravel = ravel_pytree(parameters)
     (_, (parts, sites)), gradient = jax.value_and_grad(loss, has_aux=True)(parameters)
-    direction, optimiser = OPTIMISER.update(gradient, state.optimiser, parameters)
-    moved = jax.tree.map(lambda p, d: p - (rate * d).astype(p.dtype), parameters, direction)
-    model = eqx.combine(moved, fixed)
+    direction, optimiser = OPTIMISER.update(ravel_pytree(gradient)[0], state.optimiser)
+    moved = vector - rate * direction
+    posterior = state.model.output.posterior
     if settings.is_natural:
-        posterior = natural_step(state.model.output.posterior, sites, natural_rate)
-        model = eqx.tree_at(lambda m: m.output.posterior, model, posterior)
-    is_good = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves((model, optimiser, parts))]).all()
-    kept_model, kept_optimiser = jax.tree.map(
-        lambda new, old: jnp.where(is_good, new, old), (model, optimiser), (state.model, state.optimiser)
+        posterior = natural_step(posterior, sites, natural_rate)
+    is_good = _is_finite((moved, optimiser.nu, posterior, parts))
+    moved, optimiser, posterior = _choose(
+        is_good, (moved, optimiser, posterior), (vector, state.optimiser, state.model.output.posterior)
     )
+    model = eqx.combine(unravel(moved), fixed)
+    if settings.is_natural:
+        model = eqx.tree_at(lambda m: m.output.posterior, model, posterior)
     report = {**parts, "bound": bound_of(parts), "noise": model.likelihood.noise_summary(), **model.summary()}
     report["skipped"] = 1.0 - is_good
-    return TrainState(kept_model, kept_optimiser, key, jnp.where(is_good, 0, state.skipped + 1)), report
+    return TrainState(model, optimiser, key, jnp.where(is_good, 0, state.skipped + 1)), report
 
 
 def _shuffled(key: PRNGKeyArray, data: Batch) -> Int[Array, " N"]:

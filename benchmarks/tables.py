@@ -1,0 +1,125 @@
+"""Tables of the documentation, from result files alone.
+
+    python -m benchmarks.tables             # rewrites the marked parts of README.md and docs/results.md
+    python -m benchmarks.tables --check     # fails where they differ from what the files say
+
+A marked part lies between `<!-- results:NAME -->` and `<!-- /results:NAME -->`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = ("README.md", "docs/results.md")
+DATA = ("boston", "concrete", "kin8nm", "naval", "power", "protein", "wine_white", "bike")
+MODELS = {"sgp": "SGP", "nonoise": "No noise", "diffgp": "diffGP", "diffwgp": "diffWGP, ρ = 5"}
+BARS = {
+    ("boston", "sgp"): -2.45,
+    ("concrete", "sgp"): -3.18,
+    ("kin8nm", "sgp"): 0.97,
+    ("naval", "sgp"): 9.0,
+    ("power", "sgp"): -2.81,
+    ("wine_white", "sgp"): -1.06,
+    ("kin8nm", "diffwgp"): 1.33,
+    ("concrete", "diffwgp"): -3.03,
+    ("boston", "diffwgp"): -2.47,
+}
+
+
+def uci_results() -> dict[tuple[str, str], dict]:
+    """Test results by (data, model)."""
+    files = sorted((ROOT / "results" / "uci").glob("*.json"))
+    results = [json.loads(path.read_text()) for path in files]
+    return {(r["data"], r["model"]): r for r in results if r["scored"] == "test"}
+
+
+def uci_table() -> str:
+    """Log density, RMSE, coverage: mean ± standard deviation over the splits."""
+    results = uci_results()
+    lines = [
+        "| data | model | log density (mixture) | mean of log densities | RMSE | 95 % coverage | seconds, all splits | bar |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for data in DATA:
+        for model, label in MODELS.items():
+            if (data, model) in results:
+                lines.append(_row(data, label, results[data, model], BARS.get((data, model))))
+    return "\n".join(lines)
+
+
+def _row(data: str, label: str, result: dict, bar: float | None) -> str:
+    mean, sd = result["mean"], result["sd"]
+    cells = [
+        data,
+        label,
+        f"{mean['log_density']:.3f} ± {sd['log_density']:.3f}",
+        f"{mean['mean_log_density_of_paths']:.3f}",
+        f"{mean['rmse']:.4g}",
+        f"{mean['coverage_95']:.3f}",
+        f"{result['fit_seconds']:.0f}",
+        "" if bar is None else f"{bar:g} ({'reached' if mean['log_density'] >= bar - 0.01 else 'missed'})",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def waiting_table() -> str:
+    """Seconds a person waits with the defaults."""
+    result = json.loads((ROOT / "results" / "waiting.json").read_text())
+    lines = ["| estimator | fit, seconds (limit) | 200 rows, seconds (limit) |", "|---|---|---|"]
+    for name, limit in result["limits"].items():
+        median = result["median"][name]
+        cells = [f"{median[k]:.1f} ({limit[k]:g})" for k in ("fit", "predict")]
+        lines.append(f"| `{name}()` | {cells[0]} | {cells[1]} |")
+    return "\n".join(lines)
+
+
+def sources() -> str:
+    """Commands, commits and machines of the result files."""
+    seen = {}
+    for result in uci_results().values():
+        p = result["provenance"]
+        seen[f"`{p['command']}`, commit {p['commit'][:12]}, {p['device']}, jax {p['versions']['jax']}"] = None
+    return "\n".join(f"- {line}" for line in seen)
+
+
+PARTS = {"uci": uci_table, "waiting": waiting_table, "sources": sources}
+
+
+def rendered(text: str) -> str:
+    """A document with its marked parts made anew."""
+    for name, make in PARTS.items():
+        pattern = re.compile(rf"(<!-- results:{name} -->\n).*?(\n?<!-- /results:{name} -->)", re.S)
+        if pattern.search(text):
+            table = make()
+            text = pattern.sub(lambda m, table=table: m.group(1) + table + "\n" + m.group(2).lstrip("\n"), text)
+    return text
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    stale = []
+    for name in DOCUMENTS:
+        path = ROOT / name
+        if not path.exists():
+            continue
+        text = path.read_text()
+        new = rendered(text)
+        if new != text:
+            stale.append(name)
+            if not options.check:
+                path.write_text(new)
+    if options.check and stale:
+        print(f"{', '.join(stale)} differ from the result files; run `python -m benchmarks.tables`.")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

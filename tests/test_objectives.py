@@ -1,0 +1,279 @@
+"""Bounds: named parts and weights, batches and padding, natural gradients, and factorisations one at a time."""
+
+import functools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from factories import DIFFUSIONS, make_batch, make_flow, make_sparse_gp, points, quick_jit
+
+from wishflow.models.base import output_components
+from wishflow.objectives import (
+    Batch,
+    bound_of,
+    collapsed_bound,
+    natural_step,
+    negative_bound,
+    optimal_posterior,
+)
+
+FLOW_PARTS = {"none": set(), "diagonal": {"kl_drift"}, "gp": {"kl_drift"}}
+
+
+@functools.partial(quick_jit, static_argnames=("n_samples", "dtype"))
+def evaluate(model, batch, key, kl_weight=1.0, n_samples=2, dtype=None):
+    return negative_bound(model, batch, key, kl_weight=kl_weight, n_samples=n_samples, dtype=dtype)
+
+
+# --- parts and weights ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["none", "diagonal", "gp", "wishart-independent-white"])
+def test_the_bound_is_made_of_its_named_parts(name, key):
+    """fit − KL_g − c² KL_f − c KL_Σ; the parts themselves do not depend on c."""
+    model, batch = make_flow(name), make_batch()
+    for c in (0.0, 0.4, 1.0):
+        value, (parts, sites) = evaluate(model, batch, key, c)
+        assert sites is None
+        assert set(parts) == {"fit", "kl_output"} | FLOW_PARTS.get(name, {"kl_drift", "kl_diffusion"})
+        drift, diffusion = parts.get("kl_drift", 0.0), parts.get("kl_diffusion", 0.0)
+        expected = parts["fit"] - parts["kl_output"] - c**2 * drift - c * diffusion
+        np.testing.assert_allclose(-value, expected, rtol=1e-13)
+        full = parts["fit"] - parts["kl_output"] - drift - diffusion
+        np.testing.assert_allclose(bound_of(parts), full, rtol=1e-13)
+    np.testing.assert_allclose(bound_of(parts), -value, rtol=1e-13)  # c = 1
+
+
+def test_a_flow_that_does_not_move_has_the_bound_of_its_sparse_gp(key):
+    """No noise and no drift: the identity, at no cost."""
+    flow, batch = make_flow("none"), make_batch()
+    still = eqx.tree_at(lambda m: m.field.drift_mean, flow, jnp.asarray(np.zeros(flow.field.drift_mean.shape)))
+    gp = eqx.tree_at(lambda m: (m.output, m.likelihood), make_sparse_gp(), (flow.output, flow.likelihood))
+    np.testing.assert_allclose(evaluate(still, batch, key)[0], evaluate(gp, batch, key)[0], rtol=1e-12)
+
+
+def test_models_without_noise_take_one_sample_whatever_is_asked(key):
+    flow, batch = make_flow("none"), make_batch()
+    one, five = (evaluate(flow, batch, k, 1.0, n)[0] for k, n in ((key, 1), (jax.random.key(5), 5)))
+    np.testing.assert_array_equal(one, five)
+
+
+def test_float32_flows_stay_close_to_float64_ones(key):
+    flow, batch = make_flow("none"), make_batch()
+    exact, rounded = (evaluate(flow, batch, key, 1.0, 1, jnp.dtype(d))[0] for d in ("float64", "float32"))
+    assert rounded.dtype == jnp.float64  # only the flow is rounded, the output layer never
+    np.testing.assert_allclose(rounded, exact, rtol=1e-4)
+    assert rounded != exact
+
+
+def test_the_bound_is_the_mean_over_samples(key):
+    """S samples at once = the mean of S single ones with the keys they are split into."""
+    flow, batch, n = make_flow("wishart-shared-white"), make_batch(), 4
+    together = float(evaluate(flow, batch, key, 1.0, n)[1][0]["fit"])
+
+    @quick_jit
+    def one(path_key):
+        moved = flow.carry(batch.X, path_key)
+        mean, variance = flow.output.conditioned().marginals(moved)
+        return jnp.sum(flow.likelihood.expected_log_density(batch.y, mean, variance))
+
+    alone = [float(one(k)) for k in jax.random.split(jax.random.split(key)[0], n)]
+    np.testing.assert_allclose(together, np.mean(alone), rtol=1e-10)
+    assert np.std(alone) > 1e-3
+
+
+# --- batches -------------------------------------------------------------------------------------
+
+
+def rows_of(batch, rows, weights=None):
+    weights = np.ones(len(rows)) if weights is None else weights
+    return Batch(
+        jnp.asarray(np.asarray(batch.X)[rows]),
+        jnp.asarray(np.asarray(batch.y)[rows]),
+        jnp.asarray(weights),
+        batch.n_data,
+    )
+
+
+def test_minibatches_average_to_the_whole(key):
+    """The likelihood term scaled by N/B is unbiased: over a partition into equal batches its mean is the full one."""
+    model, batch = make_sparse_gp(), make_batch()
+    whole = float(evaluate(model, batch, key)[1][0]["fit"])
+    parts = [float(evaluate(model, rows_of(batch, np.arange(i, 12, 3)), key)[1][0]["fit"]) for i in range(3)]
+    np.testing.assert_allclose(np.mean(parts), whole, rtol=1e-12)
+    assert np.std(parts) > 1e-3
+
+
+def test_rows_of_weight_zero_change_nothing(key):
+    """In the bounds, the optimal q and its gradient, whatever stands in the padded rows."""
+    model, batch = make_sparse_gp(), make_batch()
+    padded = rows_of(batch, np.r_[np.arange(12), 0, 3, 3], np.r_[np.ones(12), np.zeros(3)])
+
+    @quick_jit
+    def everything(model, batch):
+        value, gradient = jax.value_and_grad(lambda m: negative_bound(m, batch, key)[0])(model)
+        return value, gradient, collapsed_bound(model, batch), optimal_posterior(model, batch)
+
+    for one, other in zip(*(jax.tree.leaves(everything(model, b)) for b in (batch, padded)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+
+
+# --- natural gradients ---------------------------------------------------------------------------
+
+
+@functools.partial(quick_jit, static_argnames="n_samples")
+def natural(model, batch, key, rate, n_samples=1):
+    """The model after one natural-gradient step on q of its output, and the gradient by q where it arrives."""
+    sites = negative_bound(model, batch, key, n_samples=n_samples, has_sites=True)[1][1]
+    moved = eqx.tree_at(lambda m: m.output.posterior, model, natural_step(model.output.posterior, sites, rate))
+
+    def loss(q):
+        at_q = eqx.tree_at(lambda m: m.output.posterior, moved, q)
+        return negative_bound(at_q, batch, key, n_samples=n_samples)[0]
+
+    return moved, *jax.value_and_grad(loss)(moved.output.posterior)
+
+
+def largest(gradient):
+    return max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(gradient))
+
+
+@pytest.mark.parametrize("name", ["wishart-shared-white", "gp"])
+def test_a_full_step_is_the_optimal_q_of_a_flow_given_its_samples(name, key):
+    """Gaussian likelihood, γ = 1, three samples of the path: the bound on the same samples has no gradient left."""
+    flow, batch = make_flow(name), make_batch()
+    assert largest(natural(flow, batch, key, 0.0, 3)[2]) > 0.1
+    assert largest(natural(flow, batch, key, 1.0, 3)[2]) < 1e-9
+
+
+def test_a_partial_step_mixes_natural_parameters(key):
+    """Π ← (1 − γ) Π + γ Π*, θ ← (1 − γ) θ + γ θ*, with the optimal q in closed form; γ = 0 stays."""
+    model, batch = make_sparse_gp(), make_batch()
+    best = quick_jit(optimal_posterior)(model, batch)
+
+    def natural_parameters(q):
+        R = np.asarray(q.sqrt.value)
+        precision = np.linalg.inv(R @ R.swapaxes(-1, -2))
+        return precision, np.einsum("pij,pj->pi", precision, np.asarray(q.mean))
+
+    for rate in (0.0, 0.3):
+        moved = natural(model, batch, key, rate)[0].output.posterior
+        old, new, target = (natural_parameters(q) for q in (model.output.posterior, moved, best))
+        for before, after, goal in zip(old, new, target, strict=True):
+            np.testing.assert_allclose(after, (1 - rate) * before + rate * goal, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("likelihood", ["bernoulli", "poisson", "student_t"])
+def test_repeated_steps_end_where_the_bound_has_no_gradient(likelihood, key):
+    """Other likelihoods: no step lands there at once, but the fixed point is a stationary point of the same bound.
+
+    Student-t is not log-concave: where a row's curvature is cut off at zero, R stays wider than its best, m does not.
+    """
+    model, batch = make_sparse_gp(likelihood), make_batch(likelihood)
+    start = float(natural(model, batch, key, 0.0)[1])
+    for _ in range(150):
+        model, value, gradient = natural(model, batch, key, 0.5)
+    assert float(value) < start
+    assert largest(gradient.mean if likelihood == "student_t" else gradient) < 1e-6
+
+
+# --- factorisations one at a time ----------------------------------------------------------------
+
+FACTORISATIONS = {"cholesky", "triangular_solve", "eigh", "lu", "qr", "svd", "householder_product", "schur"}
+
+
+def factorised_shapes(jaxpr) -> list[tuple[int, ...]]:
+    """Shapes of the operands of every factorisation in a program, inner programs too."""
+    shapes = []
+    for equation in jaxpr.eqns:
+        if equation.primitive.name in FACTORISATIONS:
+            shapes += [tuple(v.aval.shape) for v in equation.invars]
+        for value in jax.tree.leaves(equation.params, is_leaf=lambda v: hasattr(v, "eqns") or hasattr(v, "jaxpr")):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                shapes += factorised_shapes(inner)
+    return shapes
+
+
+def assert_unbatched(function, *args):
+    shapes = factorised_shapes(jax.make_jaxpr(function)(*args).jaxpr)
+    assert shapes, "no factorisation was found: the test has lost its subject"
+    assert all(len(shape) == 2 for shape in shapes), shapes
+
+
+@pytest.mark.parametrize(
+    ("name", "sampling"), [(name, "marginal") for name in DIFFUSIONS] + [("wishart-shared-white", "pathwise")]
+)
+def test_a_training_step_factorises_one_matrix_at_a_time(name, sampling, key):
+    """Batched factorisations can wait for each other for ever on the CPU; several samples must not make any."""
+    flow, batch = make_flow(name, sampling=sampling), make_batch()
+
+    def loss(model):
+        return negative_bound(model, batch, key, n_samples=3, has_sites=True)
+
+    def step(model):
+        (_, (_, sites)), gradient = jax.value_and_grad(loss, has_aux=True)(model)
+        return gradient, natural_step(model.output.posterior, sites, 0.1)
+
+    assert_unbatched(step, flow)
+
+
+def test_collapsed_bound_and_prediction_factorise_one_matrix_at_a_time(key):
+    model, batch, flow = make_sparse_gp(), make_batch(), make_flow("wishart-independent-white", sampling="pathwise")
+    assert_unbatched(jax.value_and_grad(collapsed_bound), model, batch)
+    assert_unbatched(optimal_posterior, model, batch)
+    assert_unbatched(lambda m: output_components(m, points(1, 4), key, 5), flow)
+
+
+def test_the_check_sees_batched_factorisations():
+    stack = jnp.asarray(np.tile(np.eye(3), (4, 1, 1)))
+    with pytest.raises(AssertionError):
+        assert_unbatched(jax.jit(jax.vmap(jnp.linalg.cholesky)), stack)
+
+
+TWO_GPS = """
+import os
+if hasattr(os, "sched_setaffinity"):
+    os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:2]))
+import jax
+from factories import make_batch, make_sparse_gp
+from wishflow.objectives import collapsed_bound, natural_step, negative_bound
+from wishflow.runtime import computing
+import equinox as eqx
+
+@jax.jit
+def step(models, batch, key):
+    moved, total = [], 0.0
+    for model in models:
+        value, gradient = jax.value_and_grad(collapsed_bound)(model, batch)
+        sites = negative_bound(model, batch, key, has_sites=True)[1][1]
+        model = jax.tree.map(lambda leaf, slope: leaf + 1e-5 * slope, model, gradient)
+        posterior = natural_step(model.output.posterior, sites, 0.5)
+        moved.append(eqx.tree_at(lambda m: m.output.posterior, model, posterior))
+        total += value
+    return tuple(moved), total
+
+with computing():
+    models = tuple(make_sparse_gp(n_inducing=20, seed=seed) for seed in (0, 1))
+    batch = make_batch(n=100)
+    for i in range(500):
+        models, total = step(models, batch, jax.random.key(i))
+    assert jax.numpy.isfinite(total)
+print("done")
+"""
+
+
+def test_two_sparse_gps_in_one_program_never_wait_for_each_other():
+    """500 steps of two models of two outputs each, on two cores, within two minutes."""
+    here = Path(__file__).parent
+    paths = [str(here), str(here.parent / "src"), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", TWO_GPS]
+    done = subprocess.run(command, env=environment, timeout=120, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "done", done.stderr

@@ -1,0 +1,18 @@
+"""Nothing in the tables is typed by hand."""
+
+from benchmarks import tables
+
+
+def test_tables_say_what_the_result_files_say():
+    for name in tables.DOCUMENTS:
+        text = (tables.ROOT / name).read_text()
+        assert tables.rendered(text) == text, f"{name} is stale; run `python -m benchmarks.tables`."
+
+
+def test_every_result_says_where_it_comes_from():
+    for result in tables.uci_results().values():
+        source = result["provenance"]
+        assert source["command"].startswith("python -m benchmarks.uci")
+        assert source["commit"] not in ("", "unknown")
+        assert source["versions"]["jax"] and source["device"]
+        assert len(result["splits"]) == 20
