@@ -42,7 +42,7 @@ def uci_table() -> str:
     """Log density, RMSE, coverage: mean ± standard deviation over the splits."""
     results = uci_results()
     lines = [
-        "| data | model | log density (mixture) | mean of log densities | RMSE | 95 % coverage | seconds, all splits | bar |",
+        "| data | model | log density (mixture) | mean of logs | RMSE | 95 % coverage | seconds, all splits | bar |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for data in DATA:

@@ -25,7 +25,7 @@ def measure(name: str) -> dict[str, float]:
     import wishflow as wf
 
     data = wf.datasets.load_uci("concrete")
-    train, test = wf.datasets.split(len(data.X), 0)
+    train, _ = wf.datasets.split(len(data.X), 0)
     model = getattr(wf, name)()
     started = time.perf_counter()
     model.fit(data.X[train], data.y[train])
