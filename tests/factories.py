@@ -57,7 +57,7 @@ def spread(tree, seed: int = 0, scale: float = 0.3):
 
 def is_jitter(path) -> bool:
     """Whether a leaf is a jitter: fixed while a compiled program runs, hence no parameter."""
-    return getattr(path[-1], "name", "") == "jitter"
+    return bool(path) and getattr(path[-1], "name", "") == "jitter"
 
 
 def make_basis(n_inducing: int = 6, dim: int = DIM, seed: int = 1, jitter: float = 1e-6, **active) -> InducingBasis:

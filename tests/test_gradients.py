@@ -58,9 +58,8 @@ FLOWS = {
     "gp": {"diffusion": "gp"},
     "diagonal": {"diffusion": "diagonal"},
     "wishart-shared": {"diffusion": "wishart-shared"},
-    "wishart-independent": {"diffusion": "wishart-independent"},
-    "wishart-shared-white, Student-t": {"diffusion": "wishart-shared-white", "likelihood": "student_t"},
-    "wishart-independent-white, in time": {"diffusion": "wishart-independent-white", "time_dependent": True},
+    "wishart-independent-white, Student-t": {"diffusion": "wishart-independent-white", "likelihood": "student_t"},
+    "wishart-independent, in time": {"diffusion": "wishart-independent", "time_dependent": True},
     "pathwise": {"diffusion": "wishart-shared-white", "sampling": "pathwise"},
 }
 

@@ -360,12 +360,12 @@ def fast_preset(n_rows: int, n_inputs: int) -> TrainingSpec:
 
     Chosen on validation parts of the training data (results/tuning, docs/decisions.md).
     """
-    max_iter = min(6000, max(400, 8 * n_rows))
+    max_iter = min(max(400, 8 * n_rows), 4000 if n_rows < 2000 else 6000)
     scale = max(1.0, n_inputs) ** 0.5
     return TrainingSpec(
         max_iter=max_iter,
         batch_size=256 if n_rows < 2000 else 2000,
-        learning_rate=0.01 if n_rows < 2000 else 0.02,
+        learning_rate=min(max(2e-5 * n_rows, 0.005), 0.02),
         n_steps=5,
         n_train_samples=1,
         warm_iter=20,
