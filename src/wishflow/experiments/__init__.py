@@ -1,0 +1,1 @@
+"""Experiments: models side by side on data, declared by name."""

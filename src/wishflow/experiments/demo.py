@@ -1,0 +1,187 @@
+"""`wishflow demo`: the four models side by side, on simulated data with a known truth and on the diabetes data.
+
+Settings were chosen on simulated rows that are neither trained on nor scored here (another `random_state`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import wishflow as wf
+
+from ..callbacks import Callback, ChunkEvent, ProgressBar
+from . import demo_figures as figures
+from .side_by_side import Scores, Split, fit_and_score, models, score_law
+
+TRAIN_SEED, TEST_SEED = 1, 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """How much is computed. `options` are those of the flows beside the ones named here."""
+
+    n_train: int = 400
+    n_test: int = 512
+    n_inducing: int = 50
+    max_iter: int = 800
+    n_draws: int = 500
+    n_slice: int = 256
+    n_side: int = 7
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def models(self) -> dict[str, Any]:
+        return models(self.n_inducing, self.max_iter, **dict(self.options))
+
+
+FULL = Size()
+QUICK = Size(n_train=40, n_test=32, n_inducing=8, max_iter=3, n_draws=20, n_slice=32, n_side=3)
+
+
+class DemoBar(Callback):
+    """One progress bar for all fits: each of them is an equal part of it, however many steps it takes."""
+
+    def __init__(self, n_fits: int, n_steps: int, console: Console | None = None) -> None:
+        self.n_fits, self.n_steps = n_fits, n_steps
+        self.bar = ProgressBar(console=console)
+        self.started = time.perf_counter()
+        self.n_done, self.title = 0, ""
+
+    def next_fit(self, title: str, n_points: int) -> list[Callback]:
+        """The callbacks of the next fit."""
+        self.n_done += 1
+        self.title, self.bar.n_points = f"{title} ({self.n_done} of {self.n_fits})", n_points
+        return [self]
+
+    def on_start(self, phase: str, n_steps: int) -> None:
+        return None
+
+    def on_chunk(self, event: ChunkEvent) -> None:
+        # The warm start of a flow is short; its steps are shown by their numbers, the bar moves with the last phase.
+        share = event.step / event.n_steps if event.phase in ("fit", "flow") else 0.0
+        step = round((self.n_done - 1 + share) * self.n_steps)
+        seconds = time.perf_counter() - self.started
+        shown = dataclasses.replace(
+            event, phase=self.title, step=step, n_steps=self.n_fits * self.n_steps, seconds=seconds
+        )
+        self.bar.on_chunk(shown)
+
+    def on_end(self) -> None:
+        """A fit is over; the bar goes on with the next."""
+        return None
+
+    def close(self) -> None:
+        self.bar.on_end()
+
+
+def main(output: Path, quick: bool = False) -> int:
+    """Fit, score and draw; figures go to the folder `output`. Returns the exit code of the command."""
+    size, console = QUICK if quick else FULL, Console()
+    output.mkdir(parents=True, exist_ok=True)
+    law, simulated = simulated_split(size)
+    bar = DemoBar(n_fits=2 * len(size.models()), n_steps=size.max_iter)
+    try:
+        fitted, rows = compare(size, simulated, bar)
+        _, diabetes_rows = compare(size, diabetes_split(), bar)
+    finally:
+        bar.close()
+    rows = [score_law("truth", law, simulated, size.n_draws, TEST_SEED), *rows]
+    print_scores(console, rows, f"Simulated, {len(simulated.X)} rows to train, {len(simulated.X_test)} to test", "y₁, y₂ jointly")
+    print_scores(console, diabetes_rows, "Diabetes (scikit-learn), split 0: 398 rows to train, 44 to test", "y")
+    paths = draw(law, fitted, size, output)
+    print_figures(console, paths, size)
+    return 0
+
+
+def simulated_split(size: Size) -> tuple[wf.datasets.SimulatedFlow, Split]:
+    """Two draws of one law: rows to train on and rows to test on."""
+    law = wf.datasets.make_heteroskedastic_2d(size.n_train, n_outputs=2, random_state=TRAIN_SEED)
+    test = wf.datasets.make_heteroskedastic_2d(size.n_test, n_outputs=2, random_state=TEST_SEED)
+    return law, Split("simulated", law.X, law.y, test.X, test.y)
+
+
+def diabetes_split() -> Split:
+    """scikit-learn's diabetes data, split 0 of the rule that all our tables use."""
+    from sklearn.datasets import load_diabetes
+
+    X, y = load_diabetes(return_X_y=True)
+    train, test = wf.datasets.split(len(X), 0)
+    return Split("diabetes", X[train], y[train], X[test], y[test])
+
+
+def compare(size: Size, data: Split, bar: DemoBar) -> tuple[dict[str, Any], list[Scores]]:
+    """The four models on one data set: fitted, and their scores."""
+    fitted, rows = {}, []
+    for name, model, scores in fit_and_score(
+        size.models(), data, lambda name: bar.next_fit(f"{name}, {data.name}", len(data.X))
+    ):
+        fitted[name] = model
+        rows.append(scores)
+    return fitted, rows
+
+
+def draw(law: wf.datasets.SimulatedFlow, fitted: dict[str, Any], size: Size, output: Path) -> list[Path]:
+    """Make and save the figures."""
+    flows = {name: model for name, model in fitted.items() if name != "SGP"}
+    noisy = {name: model for name, model in flows.items() if name != "No noise"}
+    made = {
+        "bands.png": figures.band_figure(law, fitted, n_points=size.n_slice, n_draws=size.n_draws),
+        "flow.png": figures.flow_figure(law, flows, n_side=size.n_side),
+        "covariance.png": figures.covariance_figure(law, noisy, n_side=size.n_side, n_draws=size.n_draws),
+    }
+    return [figures.save(figure, output / name) for name, figure in made.items()]
+
+
+def print_scores(console: Console, rows: list[Scores], title: str, target: str) -> None:
+    """A table of scores: higher log density, lower RMSE and CRPS are better, coverage should be 90 %."""
+    table = Table(title=title, title_justify="left", caption=f"log density of {target}, nats per row ± standard error", caption_justify="left")
+    table.add_column("model")
+    for heading in ("log density", "RMSE", "CRPS", "90 % coverage", "seconds"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(
+            row.name,
+            f"{row.log_density:.3f} ± {row.standard_error:.3f}",
+            f"{row.rmse:.4g}",
+            f"{row.crps:.4g}",
+            f"{100 * row.coverage:.1f} %",
+            "" if np.isnan(row.seconds) else f"{row.seconds:.1f}",
+        )
+    console.print(table)
+
+
+def print_figures(console: Console, paths: list[Path], size: Size) -> None:
+    """Where the figures are, and the code behind them."""
+    console.print("Figures:")
+    for path in paths:
+        console.print(f"  {path}", soft_wrap=True, highlight=False, markup=False)
+    console.print("\nThe lines behind them:\n")
+    console.print(snippet(size), soft_wrap=True, highlight=False, markup=False)
+
+
+def snippet(size: Size) -> str:
+    """The Python that fits diffWGP and draws its part of the three figures."""
+    options = {"n_inducing": size.n_inducing, "max_iter": size.max_iter, **dict(size.options)}
+    given = ", ".join(f"{name}={value!r}" for name, value in options.items())
+    return f"""\
+import numpy as np
+import wishflow as wf
+from wishflow import plotting
+
+data = wf.datasets.make_heteroskedastic_2d({size.n_train}, n_outputs=2, random_state={TRAIN_SEED})
+model = wf.FlowRegressor(diffusion="wishart", {given}).fit(data.X, data.y)
+
+x = np.column_stack([np.zeros({size.n_slice}), np.linspace(-2, 2, {size.n_slice})])
+band = model.predict_interval(x, coverage=0.9)
+plotting.plot_band(x[:, 1], band[:, 0, 0], band[:, 0, 1], model.predict(x)[:, 0])
+
+points = np.stack(np.meshgrid(*2 * [np.linspace(-1.8, 1.8, {size.n_side})]), axis=-1).reshape(-1, 2)
+plotting.plot_paths(model.flow_paths(points))
+plotting.plot_ellipses(points, model.mean_covariance(points), size={figures.ELLIPSE_SIZE})
+"""

@@ -1,0 +1,162 @@
+"""Pictures: arrays and frames in, Axes out. Nothing is computed here, so every picture shows numbers made elsewhere.
+
+Each function draws on the Axes `ax` it is given, or on those of a new pyplot figure, and returns the Axes. Colours are
+those of Okabe and Ito, which people with colour-blindness can tell apart; a model has the same one in every picture.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PolyCollection
+from numpy.typing import ArrayLike
+
+from .errors import DataError
+
+MODEL_COLOURS = {
+    "truth": "#000000",
+    "SGP": "#0072B2",
+    "No noise": "#E69F00",
+    "diffGP": "#009E73",
+    "diffWGP": "#D55E00",
+}
+FIRST_COLOUR = "#0072B2"
+POINT_COLOUR = "#7F7F7F"
+N_OUTLINE = 60
+
+
+def colour_of(model: str) -> str:
+    """The colour of a model by its name; the first of the palette for other names."""
+    return MODEL_COLOURS.get(model, FIRST_COLOUR)
+
+
+def plot_band(
+    x: ArrayLike,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    middle: ArrayLike | None = None,
+    *,
+    colour: str = FIRST_COLOUR,
+    label: str | None = None,
+    is_outline: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """A band between two curves over x (N,), with the curve `middle` in it; `is_outline` draws its two edges dashed."""
+    ax = _axes(ax)
+    x, lower, upper = _curves(x, lower, upper)
+    if is_outline:
+        ax.plot(x, lower, color=colour, linestyle="--", linewidth=1.0, label=label)
+        ax.plot(x, upper, color=colour, linestyle="--", linewidth=1.0)
+    else:
+        ax.fill_between(x, lower, upper, color=colour, alpha=0.3, linewidth=0.0, label=label)
+    if middle is not None:
+        ax.plot(x, _curves(x, middle)[1], color=colour, linewidth=1.5)
+    return ax
+
+
+def plot_points(x: ArrayLike, y: ArrayLike, *, label: str | None = None, ax: Axes | None = None) -> Axes:
+    """Observations as small grey dots."""
+    ax = _axes(ax)
+    x, y = _curves(x, y)
+    ax.plot(x, y, linestyle="none", marker=".", markersize=3.0, color=POINT_COLOUR, label=label)
+    return ax
+
+
+def plot_paths(
+    paths: Float[np.ndarray, "T N 2"],
+    *,
+    colour: str = FIRST_COLOUR,
+    label: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Ways of N points through the plane: a line each, a ring where it starts and a dot where it ends."""
+    ax = _axes(ax)
+    paths = _planar("paths", paths, 3)
+    ax.add_collection(LineCollection(np.swapaxes(paths, 0, 1), colors=colour, linewidths=0.8, alpha=0.6))
+    ax.plot(*paths[0].T, linestyle="none", marker="o", markersize=3.5, markerfacecolor="white", markeredgecolor=POINT_COLOUR)
+    ax.plot(*paths[-1].T, linestyle="none", marker="o", markersize=2.0, color=colour, label=label)
+    return _squared(ax)
+
+
+def plot_ellipses(
+    points: Float[np.ndarray, "N 2"],
+    covariances: Float[np.ndarray, "N 2 2"],
+    *,
+    size: float = 1.0,
+    colour: str = FIRST_COLOUR,
+    label: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Covariance matrices as ellipses about the points: the image of the unit circle under C^½, times `size`."""
+    ax = _axes(ax)
+    points, covariances = _planar("points", points, 2), np.asarray(covariances, float)
+    if covariances.shape != (len(points), 2, 2):
+        raise DataError(f"covariances have shape {covariances.shape}; expected {(len(points), 2, 2)}, one at each point.")
+    # By eigenvalues rather than Cholesky factors: a covariance of rank one is a line, not an error.
+    values, vectors = np.linalg.eigh(covariances)
+    roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    angles = np.linspace(0.0, 2.0 * np.pi, N_OUTLINE)
+    outlines = points[:, None] + size * np.einsum("nij,kj->nki", roots, np.column_stack([np.cos(angles), np.sin(angles)]))
+    ax.add_collection(
+        PolyCollection(list(outlines), facecolors=colour, edgecolors=colour, alpha=0.35, linewidths=1.0, label=label)
+    )
+    ax.plot(*points.T, linestyle="none", marker=".", markersize=2.0, color=colour)
+    return _squared(ax)
+
+
+def plot_history(
+    history: pd.DataFrame,
+    column: str = "bound",
+    *,
+    colour: str = FIRST_COLOUR,
+    label: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """One column of an estimator's `history_` against the iteration; a grey line stands where a new phase begins."""
+    ax = _axes(ax)
+    if column not in history:
+        raise DataError(f"the history has no column {column!r}; it has {[name for name in history if name != 'phase']}.")
+    ax.plot(np.arange(1, len(history) + 1), history[column].to_numpy(), color=colour, linewidth=1.0, label=label)
+    phases = history["phase"].to_numpy()
+    for i in np.flatnonzero(phases[1:] != phases[:-1]):
+        ax.axvline(i + 1.5, color=POINT_COLOUR, linewidth=0.8)
+    ax.set_xlabel("iteration")
+    ax.set_ylabel(column)
+    return ax
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is not None:
+        return ax
+    from matplotlib import pyplot  # chooses a backend, so only where a figure of pyplot is asked for
+
+    return pyplot.subplots()[1]
+
+
+def _squared(ax: Axes) -> Axes:
+    """One unit is as long on both axes, so that angles and shapes are true."""
+    ax.set_aspect("equal", adjustable="datalim")
+    ax.autoscale_view()
+    return ax
+
+
+def _curves(x: ArrayLike, *curves: ArrayLike) -> list[np.ndarray]:
+    """Arrays of one dimension and one length."""
+    arrays: list[Any] = [np.asarray(values, float) for values in (x, *curves)]
+    if arrays[0].ndim != 1 or any(array.shape != arrays[0].shape for array in arrays):
+        shapes = [array.shape for array in arrays]
+        raise DataError(f"curves have shapes {shapes}; expected (N,) for each: choose one output of several.")
+    return arrays
+
+
+def _planar(name: str, values: ArrayLike, n_axes: int) -> np.ndarray:
+    """Points of the plane on the last axis."""
+    array = np.asarray(values, float)
+    if array.ndim != n_axes or array.shape[-1] != 2:
+        expected = "(T, N, 2)" if n_axes == 3 else "(N, 2)"
+        raise DataError(f"{name} have shape {array.shape}; expected {expected}: choose two of the coordinates.")
+    return array
