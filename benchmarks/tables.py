@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = ("README.md", "docs/results.md")
+DOCUMENTS = ("README.md", "docs/results.md", "docs/decisions.md")
 DATA = ("boston", "concrete", "kin8nm", "naval", "power", "protein", "wine_white", "bike")
 MODELS = {"sgp": "SGP", "nonoise": "No noise", "diffgp": "diffGP", "diffwgp": "diffWGP, ρ = 5"}
 BARS = {
@@ -78,6 +78,20 @@ def waiting_table() -> str:
     return "\n".join(lines)
 
 
+def tuning_table() -> str:
+    """What was tried on validation parts, in the order it was tried."""
+    lines = ["| data | model | splits | settings that differ from the rule of that time | log density, validation |"]
+    lines.append("|---|---|---|---|---|")
+    for path in sorted((ROOT / "results" / "tuning").glob("uci-*.jsonl")):
+        for text in path.read_text().splitlines():
+            line = json.loads(text)
+            job = line["job"]
+            changes = ", ".join(f"{k} {v:g}" for k, v in job["set"].items()) or "none"
+            score = f"{line['mean']['log_density']:.3f} ± {line['sd']['log_density']:.3f}"
+            lines.append(f"| {job['data']} | {MODELS[job['model']]} | {job.get('splits', 20)} | {changes} | {score} |")
+    return "\n".join(lines)
+
+
 def sources() -> str:
     """Commands, commits and machines of the result files."""
     seen = {}
@@ -87,7 +101,7 @@ def sources() -> str:
     return "\n".join(f"- {line}" for line in seen)
 
 
-PARTS = {"uci": uci_table, "waiting": waiting_table, "sources": sources}
+PARTS = {"uci": uci_table, "waiting": waiting_table, "sources": sources, "tuning": tuning_table}
 
 
 def rendered(text: str) -> str:

@@ -89,7 +89,7 @@ def targets(likelihood: str, seed: int = 3, n: int = N_ROWS) -> jax.Array:
 
 
 def make_batch(likelihood: str = "gaussian", n: int = N_ROWS, seed: int = 3) -> Batch:
-    return Batch(points(seed, n), targets(likelihood, seed, n), jnp.asarray(np.ones(n)), jnp.asarray(float(n)))
+    return Batch(points(seed, n), targets(likelihood, seed, n), jnp.asarray(np.ones(n)), jnp.asarray(np.float64(n)))
 
 
 @functools.cache

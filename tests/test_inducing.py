@@ -134,6 +134,13 @@ def test_float32_basis_follows_the_float64_one():
     np.testing.assert_allclose(rounded, exact, atol=2e-5)
 
 
+def test_a_basis_holds_plain_arrays():
+    """No weak types: a basis read from a file must not need compiled programs of its own."""
+    basis = make_basis()
+    assert not any(leaf.weak_type for leaf in jax.tree.leaves(basis))
+    assert basis.jitter.dtype == basis.Z.dtype
+
+
 def test_kernel_matrix_on_host():
     basis = make_basis()
     Kzz, scale = kernel_matrix_on_host(basis)

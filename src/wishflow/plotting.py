@@ -77,7 +77,9 @@ def plot_paths(
     ax = _axes(ax)
     paths = _planar("paths", paths, 3)
     ax.add_collection(LineCollection(np.swapaxes(paths, 0, 1), colors=colour, linewidths=0.8, alpha=0.6))
-    ax.plot(*paths[0].T, linestyle="none", marker="o", markersize=3.5, markerfacecolor="white", markeredgecolor=POINT_COLOUR)
+    ax.plot(
+        *paths[0].T, linestyle="none", marker="o", markersize=3.5, markerfacecolor="white", markeredgecolor=POINT_COLOUR
+    )
     ax.plot(*paths[-1].T, linestyle="none", marker="o", markersize=2.0, color=colour, label=label)
     return _squared(ax)
 
@@ -95,12 +97,16 @@ def plot_ellipses(
     ax = _axes(ax)
     points, covariances = _planar("points", points, 2), np.asarray(covariances, float)
     if covariances.shape != (len(points), 2, 2):
-        raise DataError(f"covariances have shape {covariances.shape}; expected {(len(points), 2, 2)}, one at each point.")
+        raise DataError(
+            f"covariances have shape {covariances.shape}; expected {(len(points), 2, 2)}, one at each point."
+        )
     # By eigenvalues rather than Cholesky factors: a covariance of rank one is a line, not an error.
     values, vectors = np.linalg.eigh(covariances)
     roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
     angles = np.linspace(0.0, 2.0 * np.pi, N_OUTLINE)
-    outlines = points[:, None] + size * np.einsum("nij,kj->nki", roots, np.column_stack([np.cos(angles), np.sin(angles)]))
+    outlines = points[:, None] + size * np.einsum(
+        "nij,kj->nki", roots, np.column_stack([np.cos(angles), np.sin(angles)])
+    )
     ax.add_collection(
         PolyCollection(list(outlines), facecolors=colour, edgecolors=colour, alpha=0.35, linewidths=1.0, label=label)
     )
@@ -119,7 +125,9 @@ def plot_history(
     """One column of an estimator's `history_` against the iteration; a grey line stands where a new phase begins."""
     ax = _axes(ax)
     if column not in history:
-        raise DataError(f"the history has no column {column!r}; it has {[name for name in history if name != 'phase']}.")
+        raise DataError(
+            f"the history has no column {column!r}; it has {[name for name in history if name != 'phase']}."
+        )
     ax.plot(np.arange(1, len(history) + 1), history[column].to_numpy(), color=colour, linewidth=1.0, label=label)
     phases = history["phase"].to_numpy()
     for i in np.flatnonzero(phases[1:] != phases[:-1]):

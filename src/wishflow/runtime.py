@@ -6,14 +6,21 @@ Nothing here changes a process-wide setting: each context restores what it found
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import equinox as eqx
 import jax
 import scipy.linalg  # noqa: F401  jaxlib calls SciPy's OpenBLAS; it must be loaded before its threads can be limited
 import threadpoolctl
 
 from .errors import PrecisionError
+
+# On the CPU a program of ours can take longer to compile than to run. With these options of XLA a flow compiles three
+# times sooner and runs as fast: its work is in matrix products and factorisations, which LLVM does not see.
+QUICK_OPTIONS: dict[str, Any] = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
 
 
 @contextlib.contextmanager
@@ -44,6 +51,36 @@ def require_x64(what: str) -> None:
 def on_accelerator() -> bool:
     """Whether the default device is something other than the CPU."""
     return jax.default_backend() != "cpu"
+
+
+@functools.cache
+def compiler_options() -> dict[str, Any]:
+    """Those of the `QUICK_OPTIONS` that this version of XLA knows; none on an accelerator."""
+    if on_accelerator():
+        return {}
+    return {name: value for name, value in QUICK_OPTIONS.items() if _is_known_option(name, value)}
+
+
+def _is_known_option(name: str, value: Any) -> bool:
+    try:
+        jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
+    except jax.errors.JaxRuntimeError:  # "No such compile option"
+        return False
+    return True
+
+
+def compiled(function: Callable) -> Callable:
+    """`eqx.filter_jit` with our compiler options, looked up at the first call: importing starts no backend."""
+
+    @functools.cache
+    def program() -> Callable:
+        return eqx.filter_jit(function, compiler_options=compiler_options())  # type: ignore[call-overload]
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return program()(*args, **kwargs)
+
+    return call
 
 
 def enable_compilation_cache(folder: str | Path | None = None) -> Path:

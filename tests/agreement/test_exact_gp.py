@@ -45,7 +45,7 @@ def make_model(spec, Z, noise, jitter=1e-10):
 
 
 def make_batch(X, y):
-    return Batch(jnp.asarray(X), jnp.asarray(y), jnp.asarray(np.ones(len(X))), jnp.asarray(float(len(X))))
+    return Batch(jnp.asarray(X), jnp.asarray(y), jnp.asarray(np.ones(len(X))), jnp.asarray(np.float64(len(X))))
 
 
 def with_posterior(model, posterior):
@@ -168,7 +168,7 @@ def test_one_full_natural_gradient_step_lands_on_the_optimal_q(n_padding):
     start = eqx.tree_at(lambda q: (q.mean, q.sqrt), model.output.posterior, (mean, sqrt))
     weights = jnp.asarray(np.r_[np.ones(N), np.zeros(n_padding)])
     rows = np.r_[np.arange(N), np.arange(n_padding)]
-    padded = Batch(jnp.asarray(X[rows]), jnp.asarray(y[rows]), weights, jnp.asarray(float(N)))
+    padded = Batch(jnp.asarray(X[rows]), jnp.asarray(y[rows]), weights, jnp.asarray(np.float64(N)))
     got, _ = step_and_optimum(with_posterior(model, start), padded, 1.0)
     _, best = step_and_optimum(model, make_batch(X, y), 1.0)
     np.testing.assert_allclose(got.mean, best.mean, rtol=1e-7, atol=1e-9)

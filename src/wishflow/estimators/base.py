@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import numbers
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .. import specs
 from ..callbacks import ProgressBar
-from ..errors import DataError, OptionError, unknown_option
+from ..errors import unknown_option
 from ..runtime import computing
 from ..training import Problem, Trained, train
-from . import prediction
+from . import checks, prediction
 from .scaling import Scaler
 
-OPTION_TO_TRAINING = {
-    "n_steps": "n_steps",
-    "max_iter": "max_iter",
-    "batch_size": "batch_size",
-    "learning_rate": "learning_rate",
-    "n_train_samples": "n_train_samples",
-}
+WHOLE_NUMBERS = ("n_steps", "max_iter", "batch_size", "n_train_samples")
+# Rows further than this from the training data, in standard deviations, are moved here: squares must not overflow.
+FARTHEST = 1e30
 
 
 class ModelEstimator(BaseEstimator):
@@ -34,51 +28,42 @@ class ModelEstimator(BaseEstimator):
 
     # --- what a subclass fills in ---
 
+    def _prepare(self, X: Any, y: Any) -> Problem:
+        raise NotImplementedError
+
     def _model_spec(self, training: specs.TrainingSpec, likelihood: specs.LikelihoodSpec) -> Any:
         raise NotImplementedError
 
     # --- fitting ---
 
     def _problem(self, X: np.ndarray, y: np.ndarray, likelihood: specs.LikelihoodSpec) -> Problem:
-        """Scale, choose settings, and say what is to be trained."""
-        training = self._training(len(X), X.shape[1])
-        spec = self._model_spec(training, likelihood)
-        self.x_scaler_ = Scaler.of(X)
+        """Check the options, scale, and say what is to be trained."""
+        checks.verbosity(self.verbose)
+        self._n_predict()
+        n_inducing = checks.positive_int("n_inducing", self.n_inducing)
+        self.training_ = self._training(len(X), X.shape[1])
+        self.spec_ = self._model_spec(self.training_, likelihood)
+        self.seed_ = checks.fixed_seed(self.random_state)
         is_scaled = isinstance(likelihood, specs.Gaussian | specs.StudentT)
-        self.y_scaler_ = Scaler.of(y) if is_scaled else Scaler.identity(y.shape[1])
-        self.training_, self.spec_ = training, spec
-        self.seed_ = self._seed()
-        rate = self.__dict__.get("learning_rate")
-        return Problem(
-            spec,
-            training,
-            self.x_scaler_.forward(X),
-            self.y_scaler_.forward(y),
-            _positive_int("n_inducing", self.n_inducing),
-            self.seed_,
-            rate if callable(rate) else None,
-        )
-
-    def _seed(self) -> int:
-        """The seed of initialisation, training and prediction. `random_state=None` means 0: a fit can be repeated."""
-        if self.random_state is None or isinstance(self.random_state, numbers.Integral):
-            return int(self.random_state or 0)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.x_scaler_ = Scaler.of(X, "X")
+        self.y_scaler_ = Scaler.of(y, "y") if is_scaled else Scaler.identity(y.shape[1])
+        schedule = self.learning_rate if callable(self.learning_rate) else None
+        X, y = self.x_scaler_.forward(X), self.y_scaler_.forward(y)
+        return Problem(self.spec_, self.training_, X, y, n_inducing, self.seed_, schedule)
 
     def _training(self, n_rows: int, n_inputs: int) -> specs.TrainingSpec:
         """The preset's rule for N and D; options that were given win."""
-        preset = getattr(self, "preset", "fast")
-        if preset not in specs.PRESETS:
-            raise unknown_option("preset", preset, list(specs.PRESETS))
-        chosen = specs.PRESETS[preset](n_rows, n_inputs)
-        given = {}
-        for option, field in OPTION_TO_TRAINING.items():
-            value = getattr(self, option, None)
-            if value is None or (option == "learning_rate" and callable(value)):
-                continue
-            given[field] = (
-                _positive_number(option, value) if option == "learning_rate" else _positive_int(option, value)
-            )
+        if not isinstance(self.preset, str) or self.preset not in specs.PRESETS:
+            raise unknown_option("preset", self.preset, list(specs.PRESETS))
+        chosen = specs.PRESETS[self.preset](n_rows, n_inputs)
+        options = self.get_params(deep=False)
+        given: dict[str, Any] = {
+            n: checks.positive_int(n, options[n]) for n in WHOLE_NUMBERS if options.get(n) is not None
+        }
+        if self.learning_rate is not None and not callable(self.learning_rate):
+            given["learning_rate"] = checks.positive_rate("learning_rate", self.learning_rate)
+        if "max_iter" in given:  # the warm-up of the KL terms keeps its share of the iterations
+            given["kl_warmup"] = chosen.kl_warmup * given["max_iter"] // chosen.max_iter
         return dataclasses.replace(chosen, **given)
 
     def _accept(self, trained: Trained) -> None:
@@ -94,13 +79,20 @@ class ModelEstimator(BaseEstimator):
 
     def _scaled(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "model_")
-        return self.x_scaler_.forward(_checked_inputs(self, X, reset=False))
+        with np.errstate(over="ignore"):
+            scaled = self.x_scaler_.forward(checks.table(self, X, reset=False))
+        return np.clip(scaled, -FARTHEST, FARTHEST)
 
     def _n_predict(self) -> int:
-        return _positive_int("n_predict_samples", getattr(self, "n_predict_samples", 1))
+        return checks.positive_int("n_predict_samples", getattr(self, "n_predict_samples", 1))
 
-    def _moments(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _moments(self, X: Any) -> tuple[np.ndarray, ...]:
         return prediction.predictive_moments(self.model_, self._scaled(X), self.seed_, self._n_predict())
+
+    def _log_prob(self, X: np.ndarray, y: np.ndarray, average: str) -> np.ndarray:
+        """Log density of scaled targets at scaled rows, (N,)."""
+        mixture, mean_log = prediction.predictive_log_prob(self.model_, X, y, self.seed_, self._n_predict())
+        return mixture if average == "density" else mean_log
 
     # --- files ---
 
@@ -118,32 +110,6 @@ def _callbacks(estimator: Any, n_points: int) -> list:
     return [*callbacks, ProgressBar(n_points=n_points)] if estimator.verbose else callbacks
 
 
-def _checked_inputs(estimator: Any, X: Any, reset: bool) -> np.ndarray:
-    return validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=True)
-
-
-def _positive_int(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise OptionError(f"{name}={value!r} given; expected a whole number of at least 1.")
-    return int(value)
-
-
-def _positive_number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not np.isfinite(value) or value <= 0:
-        raise OptionError(
-            f"{name}={value!r} given; expected a positive number (or, for learning_rate, an optax schedule)."
-        )
-    return float(value)
-
-
-def check_levels(name: str, values: Any) -> np.ndarray:
-    """Probabilities strictly between 0 and 1."""
-    levels = np.atleast_1d(np.asarray(values, float))
-    if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
-        raise OptionError(f"{name}={values!r} given; expected probabilities strictly between 0 and 1.")
-    return levels
-
-
-def check_same_rows(X: np.ndarray, y: np.ndarray) -> None:
-    if len(X) != len(y):
-        raise DataError(f"X has {len(X)} rows and y has {len(y)}; they must have the same number of rows.")
+def check_average(average: Any) -> None:
+    if average not in ("density", "log"):
+        raise unknown_option("average", average, ("density", "log"))

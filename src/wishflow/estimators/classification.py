@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .. import specs
-from ..errors import DataError, unknown_option
+from ..errors import DataError
 from ..training import Problem
-from . import prediction
-from .base import ModelEstimator, check_same_rows
+from . import checks
+from .base import ModelEstimator, check_average
 from .regression import flow_spec
 
 
@@ -72,7 +72,7 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
         return self
 
     def _prepare(self, X: Any, y: Any) -> Problem:
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        X, y = checks.table(self, X, y, ensure_min_samples=2)
         check_classification_targets(y)
         self.classes_, labels = np.unique(column_or_1d(y, warn=True), return_inverse=True)
         if len(self.classes_) < 2:
@@ -100,15 +100,18 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
 
     def log_prob(self, X: Any, y: Any, average: str = "density") -> np.ndarray:
         """Log probability of the label of each row, (N,); `average` as in `FlowRegressor.log_prob`."""
-        if average not in ("density", "log"):
-            raise unknown_option("average", average, ("density", "log"))
-        Z, y = self._scaled(X), column_or_1d(y)
-        check_same_rows(Z, y)
+        check_average(average)
+        Z = self._scaled(X)
+        return self._log_prob(Z, self._labels(y, len(Z)), average)
+
+    def _labels(self, y: Any, n_rows: int) -> np.ndarray:
+        """The positions of labels in `classes_`, (N, 1)."""
+        y = column_or_1d(y)
+        checks.same_rows(n_rows, len(y))
         is_known = np.isin(y, self.classes_)
         if not is_known.all():
             raise DataError(
-                f"y holds the label {y[~is_known][0]!r}, which was not in the training data ({self.classes_!r})."
+                f"y holds the label {y[~is_known][0]!r}, which was not in the training data; expected one of "
+                f"{self.classes_.tolist()}."
             )
-        labels = np.searchsorted(self.classes_, y)[:, None].astype(float)
-        mixture, mean_log = prediction.predictive_log_prob(self.model_, Z, labels, self.seed_, self._n_predict())
-        return mixture if average == "density" else mean_log
+        return np.searchsorted(self.classes_, y)[:, None].astype(float)

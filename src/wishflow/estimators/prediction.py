@@ -7,17 +7,18 @@ so a row's numbers do not depend on the rows beside it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 
 from ..initialise import size_class
-from ..models import AbstractModel
+from ..likelihoods import PoissonLikelihood
+from ..models import AbstractModel, FlowModel
 from ..models.base import output_components, sample_outputs
-from ..runtime import computing
+from ..runtime import compiled, computing
 
 BLOCK = 256
 QUANTILE_STEPS = 60
@@ -29,14 +30,19 @@ def by_blocks(function: Callable, X: np.ndarray, *others: np.ndarray) -> tuple[n
     for start in range(0, len(X), BLOCK):
         rows = [np.asarray(a[start : start + BLOCK], float) for a in (X, *others)]
         n = len(rows[0])
-        index = np.arange(min(size_class(n), BLOCK)) % n
+        index = np.arange(_block_size(n)) % n
         with computing():
             block = function(*(jnp.asarray(a[index]) for a in rows))
         results.append([np.asarray(part)[:n] for part in block])
     return tuple(np.concatenate(parts) for parts in zip(*results, strict=True))
 
 
-@eqx.filter_jit
+def _block_size(n: int) -> int:
+    """Blocks have 32, 64, 128 or 256 rows: four programs serve all numbers of rows."""
+    return min(BLOCK, max(32, 1 << (n - 1).bit_length()))
+
+
+@compiled
 def _moments(model: AbstractModel, X, key, n_samples):
     """Mean and covariance over outputs of y: law of total variance over the components."""
     means, variances = output_components(model, X, key, n_samples)
@@ -47,7 +53,7 @@ def _moments(model: AbstractModel, X, key, n_samples):
     return mean, spread + y_variance.mean(0)[..., None] * jnp.eye(mean.shape[-1])
 
 
-@eqx.filter_jit
+@compiled
 def _log_prob(model: AbstractModel, X, y, key, n_samples):
     """Log of the mean density over components, and the mean of the log densities; joint over outputs."""
     means, variances = output_components(model, X, key, n_samples)
@@ -55,7 +61,7 @@ def _log_prob(model: AbstractModel, X, y, key, n_samples):
     return logsumexp(log_density, axis=0) - jnp.log(means.shape[0]), log_density.mean(0)
 
 
-@eqx.filter_jit
+@compiled
 def _quantiles(model: AbstractModel, X, alphas, key, n_samples):
     """Quantiles of the mixture by bisection of its distribution function, (N, P, A)."""
     means, variances = output_components(model, X, key, n_samples)
@@ -75,10 +81,12 @@ def _quantiles(model: AbstractModel, X, alphas, key, n_samples):
         return jnp.where(is_below, middle, low), jnp.where(is_below, high, middle)
 
     low, high = jax.lax.fori_loop(0, QUANTILE_STEPS, halve, (low, high))
-    return (0.5 * (low + high),)
+    middle = 0.5 * (low + high)
+    # The distribution function of counts jumps at whole numbers, and that is where the bisection ends, up to rounding.
+    return (jnp.round(middle) if isinstance(model.likelihood, PoissonLikelihood) else middle,)
 
 
-@eqx.filter_jit
+@compiled
 def _samples(model: AbstractModel, X, keys):
     """Joint draws of y, (S, N, Q), one after another."""
     return jax.lax.map(lambda k: sample_outputs(model, X, k), keys)
@@ -115,3 +123,25 @@ def joint_samples(model: AbstractModel, X: np.ndarray, seed: int, n_samples: int
         keys = jax.random.split(jax.random.key(seed), n_samples)
         index = np.arange(size_class(len(X))) % len(X)
         return np.asarray(_samples(model, jnp.asarray(X[index]), keys))[:, : len(X)]
+
+
+@compiled
+def _mean_covariance(model: FlowModel, X):
+    return (model.field.prepare().at(X, 0.0).mean_covariance(),)
+
+
+@compiled
+def _paths(model: FlowModel, X, key):
+    return model.paths(X, key)
+
+
+def mean_covariance(model: Any, X: np.ndarray) -> np.ndarray:
+    """Σ̄ (N, D, D) of the field of a flow at time 0."""
+    return by_blocks(lambda rows: _mean_covariance(model, rows), X)[0]
+
+
+def flow_paths(model: Any, X: np.ndarray, seed: int) -> np.ndarray:
+    """One sample of the states after each step, (T, N, D)."""
+    with computing():
+        index = np.arange(size_class(len(X))) % len(X)
+        return np.asarray(_paths(model, jnp.asarray(X[index]), jax.random.key(seed)))[:, : len(X)]

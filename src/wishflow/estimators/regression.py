@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .. import likelihoods, specs
-from ..errors import OptionError, unknown_option
+from ..errors import OptionError
 from ..training import Problem
-from . import prediction
-from .base import ModelEstimator, check_levels, check_same_rows
+from . import checks, prediction
+from .base import ModelEstimator, check_average
+
+N_COVARIANCE_DRAWS = 500
 
 
 class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
-    """What the regressors share: y of one or several columns, means, intervals, densities and draws in its own
-    units.
-    """
+    """What the regressors share: y of one or several columns; means, intervals, densities and draws in its units."""
 
     def fit(self, X: Any, y: Any) -> ModelRegressor:
         """Fit to inputs X (N, D) and targets y (N,) or (N, P); scales come from these rows alone."""
@@ -27,7 +27,7 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         return self
 
     def _prepare(self, X: Any, y: Any) -> Problem:
-        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, ensure_min_samples=2)
+        X, y = checks.table(self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2)
         y = np.asarray(y, float)
         self.is_multi_output_ = y.ndim == 2
         likelihood = specs.resolve("likelihood", self.likelihood, specs.LIKELIHOODS, specs.LikelihoodSpec)
@@ -45,7 +45,8 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         """Predictive mean; with `return_std` also the standard deviation, with `return_cov` the covariance of all rows.
 
         The covariance is between rows, (N, N) for one target and (N, N, P) for several, as in scikit-learn's
-        GaussianProcessRegressor; it is estimated from `n_predict_samples` joint draws plus the exact variances.
+        GaussianProcessRegressor; its correlations are those of joint draws (500 of them, or `n_predict_samples` where
+        that is more), its variances are the ones `return_std` gives.
         """
         if return_std and return_cov:
             raise OptionError("return_std and return_cov were both asked for; ask for one of them.")
@@ -61,7 +62,7 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
 
     def _joint_covariance(self, X: Any, std: np.ndarray) -> np.ndarray:
         """Correlations from joint draws, variances exact."""
-        draws = self._draws(X, max(self._n_predict(), 500), self.seed_)
+        draws = self._draws(X, max(self._n_predict(), N_COVARIANCE_DRAWS), self.seed_)
         centred = draws - draws.mean(0)
         covariance = np.einsum("snp,smp->nmp", centred, centred) / (len(draws) - 1)
         n = np.arange(len(std))
@@ -71,7 +72,7 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
 
     def predict_quantiles(self, X: Any, alpha: Any) -> np.ndarray:
         """Quantiles of y, by inverting the predictive distribution: (N, A), or (N, P, A) for several targets."""
-        levels = check_levels("alpha", alpha)
+        levels = checks.levels("alpha", alpha)
         Z = self._scaled(X)
         quantiles = prediction.predictive_quantiles(self.model_, Z, levels, self.seed_, self._n_predict())
         quantiles = quantiles * self.y_scaler_.scale[:, None] + self.y_scaler_.mean[:, None]
@@ -79,8 +80,10 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """Central interval with the given coverage: (N, 2), or (N, P, 2) for several targets."""
-        level = float(check_levels("coverage", coverage)[0])
-        return self.predict_quantiles(X, [0.5 - level / 2, 0.5 + level / 2])
+        level = checks.levels("coverage", coverage)
+        if level.size > 1:
+            raise OptionError(f"coverage={coverage!r} given; expected one number: use predict_quantiles for several.")
+        return self.predict_quantiles(X, [0.5 - level[0] / 2, 0.5 + level[0] / 2])
 
     def log_prob(self, X: Any, y: Any, average: str = "density") -> np.ndarray:
         """Log predictive density of each row in the units of y, joint over targets, (N,).
@@ -88,32 +91,20 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         average="density" is the log of the mean density over sample paths (the mixture); "log" the mean of the logs,
         which is the paper's score and kept for comparison.
         """
-        if average not in ("density", "log"):
-            raise unknown_option("average", average, ("density", "log"))
+        check_average(average)
         Z = self._scaled(X)
-        y = np.asarray(y, float)
-        y = y if self.is_multi_output_ else column_or_1d(y)[:, None]
-        check_same_rows(Z, y)
-        mixture, mean_log = prediction.predictive_log_prob(
-            self.model_, Z, self.y_scaler_.forward(y), self.seed_, self._n_predict()
-        )
-        return (mixture if average == "density" else mean_log) - np.log(self.y_scaler_.scale).sum()
+        y = checks.targets(y, len(Z), len(self.y_scaler_.scale))
+        self.model_.likelihood.validate(y)
+        return self._log_prob(Z, self.y_scaler_.forward(y), average) - np.log(self.y_scaler_.scale).sum()
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Joint draws of y at the rows: (N, S), or (N, P, S) for several targets, as scikit-learn shapes them."""
         check_is_fitted(self, "model_")
-        seed = int(np.random.RandomState(0).randint(1) if random_state is None else _as_seed(random_state))
-        draws = np.moveaxis(self._draws(X, n_samples, seed), 0, -1)
-        return self._shaped(draws)
+        n_samples = checks.positive_int("n_samples", n_samples)
+        return self._shaped(np.moveaxis(self._draws(X, n_samples, checks.any_seed(random_state)), 0, -1))
 
     def _draws(self, X: Any, n_samples: int, seed: int) -> np.ndarray:
         return self.y_scaler_.inverse(prediction.joint_samples(self.model_, self._scaled(X), seed, n_samples))
-
-
-def _as_seed(random_state: Any) -> int:
-    from sklearn.utils import check_random_state
-
-    return random_state if isinstance(random_state, int) else check_random_state(random_state).randint(2**31 - 1)
 
 
 class SparseGPRegressor(ModelRegressor):
@@ -215,39 +206,26 @@ class FlowRegressor(ModelRegressor):
 
     def mean_covariance(self, X: Any) -> np.ndarray:
         """Σ̄(x) = E_q Σ(x) at time 0 in the units of X, (N, D, D), in closed form."""
-        from ..runtime import computing
-
-        Z = self._scaled(X)
-        with computing():
-            rate = np.asarray(self.model_.field.prepare().at(Z, 0.0).mean_covariance())
+        rate = prediction.mean_covariance(self.model_, self._scaled(X))
         return rate * self.x_scaler_.scale[:, None] * self.x_scaler_.scale[None]
 
     def flow_paths(self, X: Any, random_state: Any = 0) -> np.ndarray:
         """One sample of the paths of the rows through the flow, in the units of X: (n_steps + 1, N, D)."""
-        import jax
-
-        from ..runtime import computing
-
         Z = self._scaled(X)
-        with computing():
-            paths = np.asarray(self.model_.paths(jax.numpy.asarray(Z), jax.random.key(_as_seed(random_state))))
+        paths = prediction.flow_paths(self.model_, Z, checks.any_seed(random_state))
         return self.x_scaler_.inverse(np.concatenate([Z[None], paths]))
 
 
 def flow_spec(estimator: Any, training: specs.TrainingSpec, likelihood: specs.LikelihoodSpec) -> specs.FlowSpec:
     """The flow an estimator's options describe; `rank` and `columns` belong to the name "wishart"."""
-    diffusion = specs.resolve("diffusion", estimator.diffusion, specs.DIFFUSIONS, specs.DiffusionSpec)
-    if estimator.diffusion == "wishart":
-        diffusion = specs.Wishart(rank=estimator.rank, columns=estimator.columns)
-    if not np.isfinite(estimator.flow_time) or estimator.flow_time < 0:
-        raise OptionError(f"flow_time={estimator.flow_time!r} given; expected a number of at least 0.")
-    kernel = specs.resolve("kernel", estimator.kernel, specs.KERNELS, specs.KernelSpec)
+    wishart = specs.Wishart(rank=checks.rank_or_none(estimator.rank), columns=estimator.columns)
+    names = {**specs.DIFFUSIONS, "wishart": wishart}
     return specs.FlowSpec(
-        kernel,
+        specs.resolve("kernel", estimator.kernel, specs.KERNELS, specs.KernelSpec),
         likelihood,
-        diffusion,
-        float(estimator.flow_time),
+        specs.resolve("diffusion", estimator.diffusion, names, specs.DiffusionSpec),
+        checks.flow_time(estimator.flow_time),
         training.n_steps,
         estimator.sampling,
-        bool(estimator.time_dependent),
+        checks.flag("time_dependent", estimator.time_dependent),
     )

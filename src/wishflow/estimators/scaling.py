@@ -6,6 +6,8 @@ import dataclasses
 
 import numpy as np
 
+from ..errors import DataError
+
 
 @dataclasses.dataclass(frozen=True)
 class Scaler:
@@ -15,15 +17,18 @@ class Scaler:
     scale: np.ndarray
 
     @classmethod
-    def of(cls, values: np.ndarray) -> Scaler:
+    def of(cls, values: np.ndarray, name: str = "X") -> Scaler:
         """Mean and standard deviation of the columns; a constant column is centred and left at scale one.
 
         "Constant" allows for rounding: the deviation of a large constant is of the order of its last digit.
         """
-        mean = values.mean(axis=0)
-        sd = values.std(axis=0)
-        is_constant = sd <= 1e-10 * np.maximum(np.abs(mean), np.abs(values).max(axis=0)) + np.finfo(float).tiny
-        return cls(mean, np.where(is_constant, 1.0, sd))
+        # In units of the largest entry squares neither overflow nor vanish.
+        unit = np.abs(values).max(axis=0)
+        unit = np.where(unit > np.finfo(float).tiny, unit, 1.0)
+        mean, sd = (values / unit).mean(axis=0), (values / unit).std(axis=0)
+        scaler = cls(mean * unit, np.where(sd <= 1e-10, 1.0, sd * unit))
+        scaler._check_span(values, name)
+        return scaler
 
     @classmethod
     def identity(cls, n_columns: int) -> Scaler:
@@ -34,3 +39,13 @@ class Scaler:
 
     def inverse(self, values: np.ndarray) -> np.ndarray:
         return values * self.scale + self.mean
+
+    def _check_span(self, values: np.ndarray, name: str) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            is_good = np.isfinite(self.forward(values)).all(axis=0)
+        if not is_good.all():
+            column = int(np.flatnonzero(~is_good)[0])
+            raise DataError(
+                f"column {column} of {name} spans {values[:, column].min():g} to {values[:, column].max():g}, "
+                "more than a double can hold; divide it by a constant."
+            )

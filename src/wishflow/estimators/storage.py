@@ -39,6 +39,7 @@ def save_estimator(estimator: Any, path: str | Path) -> None:
         "shapes": _shapes(estimator),
         "attributes": {n: plain(getattr(estimator, n)) for n in PLAIN_ATTRIBUTES if hasattr(estimator, n)},
         "names": _names(estimator),
+        "history_columns": estimator.history_.columns.tolist(),
         "history_phases": estimator.history_["phase"].tolist(),
     }
     write_model(path, header, _arrays(estimator))
@@ -53,8 +54,19 @@ def load(path: str | Path, custom: dict[str, type] | None = None) -> Any:
         raise ModelFileError(
             f"{path} holds a {name!r}; known are {sorted(registry)}. Pass the class as custom={{{name!r}: YourClass}}."
         )
-    parameters = {key: specs.from_json(value) for key, value in header["parameters"].items()}
-    estimator = registry[name](**parameters)
+    try:
+        return _rebuilt(registry[name], header, arrays)
+    except ModelFileError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ModelFileError(
+            f"{path} does not describe a model that this version can build ({type(error).__name__}: {error}); "
+            "save the model again with this version."
+        ) from error
+
+
+def _rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+    estimator = cls(**{key: specs.from_json(value) for key, value in header["parameters"].items()})
     with computing():
         _restore(estimator, header, arrays)
     return estimator
@@ -65,14 +77,9 @@ def _parameter_to_json(name: str, value: Any) -> Any:
         return None
     if isinstance(value, specs.Spec):
         return value.to_json()
-    return plain(int(value)) if isinstance(value, np.integer) else _plain_or_none(value)
-
-
-def _plain_or_none(value: Any) -> Any:
-    """Options that are objects (a random generator, say) are not part of what was learnt."""
     try:
         return plain(value)
-    except ModelFileError:
+    except TypeError:  # an object, such as a random generator, is no part of what was learnt
         return None
 
 
@@ -87,8 +94,8 @@ def _names(estimator: Any) -> dict[str, Any]:
     names: dict[str, Any] = {}
     if hasattr(estimator, "feature_names_in_"):
         names["features"] = [str(name) for name in estimator.feature_names_in_]
-    if hasattr(estimator, "classes_") and estimator.classes_.dtype.kind in "OUS":
-        names["classes"] = [str(name) for name in estimator.classes_]
+    if hasattr(estimator, "classes_") and estimator.classes_.dtype.kind in "OU":
+        names["classes"], names["classes_kind"] = estimator.classes_.tolist(), estimator.classes_.dtype.kind
     return names
 
 
@@ -100,7 +107,7 @@ def _arrays(estimator: Any) -> dict[str, np.ndarray]:
         arrays |= {f"{part}.mean": scaler.mean, f"{part}.scale": scaler.scale}
     numbers = estimator.history_.drop(columns="phase")
     arrays |= {f"history.{name}": numbers[name].to_numpy() for name in numbers}
-    if hasattr(estimator, "classes_") and estimator.classes_.dtype.kind not in "OUS":
+    if hasattr(estimator, "classes_") and estimator.classes_.dtype.kind not in "OU":
         arrays["classes_"] = estimator.classes_
     return arrays
 
@@ -125,12 +132,18 @@ def _restore(estimator: Any, header: dict[str, Any], arrays: dict[str, np.ndarra
     estimator.spec_, estimator.training_ = specs.from_json(header["spec"]), specs.from_json(header["training"])
     for name in ("x_scaler_", "y_scaler_"):
         setattr(estimator, name, Scaler(**{f.name: arrays[f"{name}.{f.name}"] for f in dataclasses.fields(Scaler)}))
-    for name, value in header["attributes"].items():
-        setattr(estimator, name, value)
-    if "features" in header["names"]:
-        estimator.feature_names_in_ = np.array(header["names"]["features"], dtype=object)
-    if "classes" in header["names"]:
-        estimator.classes_ = np.array(header["names"]["classes"])
+    for name in PLAIN_ATTRIBUTES:
+        if name in header["attributes"]:
+            setattr(estimator, name, header["attributes"][name])
+    _restore_names(estimator, header["names"], arrays)
+    history = {"phase": header["history_phases"], **part("history.")}
+    estimator.history_ = pd.DataFrame({name: history[name] for name in header["history_columns"]})
+
+
+def _restore_names(estimator: Any, names: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    if "features" in names:
+        estimator.feature_names_in_ = np.array(names["features"], dtype=object)
+    if "classes" in names:
+        estimator.classes_ = np.array(names["classes"], dtype=object if names["classes_kind"] == "O" else str)
     elif "classes_" in arrays:
         estimator.classes_ = arrays["classes_"]
-    estimator.history_ = pd.DataFrame({"phase": header["history_phases"], **part("history.")})

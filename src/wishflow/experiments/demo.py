@@ -92,7 +92,9 @@ def main(output: Path, quick: bool = False) -> int:
     finally:
         bar.close()
     rows = [score_law("truth", law, simulated, size.n_draws, TEST_SEED), *rows]
-    print_scores(console, rows, f"Simulated, {len(simulated.X)} rows to train, {len(simulated.X_test)} to test", "y₁, y₂ jointly")
+    print_scores(
+        console, rows, f"Simulated, {len(simulated.X)} rows to train, {len(simulated.X_test)} to test", "y₁, y₂ jointly"
+    )
     print_scores(console, diabetes_rows, "Diabetes (scikit-learn), split 0: 398 rows to train, 44 to test", "y")
     paths = draw(law, fitted, size, output)
     print_figures(console, paths, size)
@@ -140,7 +142,12 @@ def draw(law: wf.datasets.SimulatedFlow, fitted: dict[str, Any], size: Size, out
 
 def print_scores(console: Console, rows: list[Scores], title: str, target: str) -> None:
     """A table of scores: higher log density, lower RMSE and CRPS are better, coverage should be 90 %."""
-    table = Table(title=title, title_justify="left", caption=f"log density of {target}, nats per row ± standard error", caption_justify="left")
+    table = Table(
+        title=title,
+        title_justify="left",
+        caption=f"log density of {target}, nats per row ± standard error",
+        caption_justify="left",
+    )
     table.add_column("model")
     for heading in ("log density", "RMSE", "CRPS", "90 % coverage", "seconds"):
         table.add_column(heading, justify="right")

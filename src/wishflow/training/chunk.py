@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 from ..inducing import InducingBasis
 from ..models import AbstractModel
 from ..objectives import Batch, bound_of, natural_step, negative_bound
+from ..runtime import compiled
 
 CHUNK = 500
 OPTIMISER = optax.scale_by_adam()
@@ -155,13 +156,13 @@ def run_steps(
     return jax.lax.fori_loop(0, n, body, (state, records))
 
 
-@eqx.filter_jit
+@compiled
 def train_chunk(state, data, rates, n, settings):
     """`run_steps` for one model, compiled."""
     return run_steps(state, data, rates, n, settings)
 
 
-@eqx.filter_jit
+@compiled
 def train_chunk_many(states, data, rates, n, settings):
     """`run_steps` for many models of equal shape in one program (accelerators; on the CPU batched factorisations can
     hang).

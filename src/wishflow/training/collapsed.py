@@ -1,7 +1,7 @@
 """L-BFGS on the collapsed bound of a Gaussian sparse GP.
 
 Many models at once, or one on an accelerator: `optax.lbfgs` in compiled chunks. One model on the CPU: SciPy's L-BFGS-B
-around a compiled value and gradient, which compiles in a third of the time (docs/decisions.md).
+around a compiled value and gradient, which compiles in a fraction of the time (docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from jaxtyping import Array, Float, Int, PyTree, Scalar
 
 from ..models import SparseGPModel
 from ..objectives import Batch, collapsed_bound, optimal_posterior
+from ..runtime import compiled
 
 CHUNK = 50
 OPTIMISER = optax.lbfgs(memory_size=20, linesearch=optax.scale_by_zoom_linesearch(max_linesearch_steps=15))
@@ -85,27 +86,27 @@ def finish_collapsed(model: SparseGPModel, data: Batch) -> SparseGPModel:
     return eqx.tree_at(lambda m: m.output.posterior, model, optimal_posterior(model, data))
 
 
-@eqx.filter_jit
+@compiled
 def collapsed_chunk(state, data, n):
     return run_collapsed(state, data, n)
 
 
-@eqx.filter_jit
+@compiled
 def collapsed_chunk_many(states, data, n):
     return jax.vmap(lambda s, d: run_collapsed(s, d, n))(states, data)
 
 
-@eqx.filter_jit
+@compiled
 def collapsed_end(model, data):
     return finish_collapsed(model, data)
 
 
-@eqx.filter_jit
+@compiled
 def collapsed_end_many(models, data):
     return jax.vmap(finish_collapsed)(models, data)
 
 
-@eqx.filter_jit
+@compiled
 def _value_and_grad(parameters, fixed, data):
     """−bound / N, its gradient and the noise, for one flat vector."""
 

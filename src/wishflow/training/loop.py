@@ -29,7 +29,7 @@ from ..models import AbstractModel, flow, sparse_gp
 from ..runtime import on_accelerator
 from ..specs import FlowSpec, Gaussian, SparseGPSpec, TrainingSpec
 from . import chunk, collapsed
-from .schedule import decay_start, rates_from
+from .schedule import Convergence, rates_from
 
 STEPS_PER_CHUNK = 100
 SKIPPED_LIMIT = 20
@@ -166,8 +166,8 @@ class _Run:
         run = chunk.train_chunk_many if self.is_many else chunk.train_chunk
         self.calls.on_start(phase, n_iter)
         self.status = ["reached max_iter"] * n_models
-        position = np.zeros(n_models, int)
-        last, done = np.full(n_models, -np.inf), 0
+        position, done = np.zeros(n_models, int), 0
+        watch = Convergence(training, n_iter, n_rows)
         while (position < n_iter).any():
             n = int(min(STEPS_PER_CHUNK, (n_iter - position).max()))
             rates = self._stack([rates_from(training, peak, n_iter, p + np.arange(n)) for p in position])
@@ -175,16 +175,17 @@ class _Run:
             position, done = position + n, done + n
             stop = self._report(phase, done, n_iter, records, n)
             bound = np.nanmean(np.asarray(records["bound"]).reshape(n_models, -1)[:, :n], axis=1)
-            is_flat = (bound - last < training.tolerance * n_rows) & (training.tolerance > 0)
-            in_constant_part = (position > training.kl_warmup) & (position < decay_start(training, n_iter))
-            position = np.where(is_flat & in_constant_part, decay_start(training, n_iter), position)
-            position = np.where(stop, n_iter, position)
-            last = bound
+            moved = watch.advance(position, bound)
+            self._note_convergence(position, moved, n_iter)
             state, is_stuck = self._mend(state)
-            position = np.where(is_stuck, n_iter, position)
+            position = np.where(stop | is_stuck, n_iter, moved)
         return state.model
 
     # --- parts of a phase ---
+
+    def _note_convergence(self, before: np.ndarray, after: np.ndarray, n_iter: int) -> None:
+        for i in np.flatnonzero((after >= n_iter) & (before < n_iter)):
+            self.status[i] = "converged"
 
     def _batch_size(self) -> int:
         """The whole data where they fit, so that the size class of the rows is the size of the batch."""

@@ -12,6 +12,7 @@ from ..specs import TrainingSpec
 from .chunk import CHUNK, Rates
 
 LOWEST_NATURAL_SHARE = 0.1
+PATIENCE = 5
 
 
 def rate_shape(training: TrainingSpec, n_iter: int) -> Callable:
@@ -46,3 +47,28 @@ def rates_from(training: TrainingSpec, peak: float | Callable, n_iter: int, posi
     kl_weight = np.minimum(1.0, (positions + 1) / max(training.kl_warmup, 1))
     is_live = positions < n_iter
     return Rates(*(jnp.asarray(np.where(is_live, values, 0.0)) for values in (adam, natural, kl_weight)))
+
+
+class Convergence:
+    """Moves models whose bound no longer rises on to the next part of the schedule, or to its end.
+
+    A model is flat when its best chunk mean, once the KL terms have their full weight, has not risen by `tolerance`
+    nats for each row over `PATIENCE` chunks. In the constant part it then jumps to the decay of the rate; in the decay
+    it is done. A tolerance of zero switches this off.
+    """
+
+    def __init__(self, training: TrainingSpec, n_iter: int, n_rows: np.ndarray) -> None:
+        self.training, self.n_iter, self.n_rows = training, n_iter, n_rows
+        self.best = np.full(len(n_rows), -np.inf)
+        self.stale = np.zeros(len(n_rows), int)
+
+    def advance(self, position: np.ndarray, bound: np.ndarray) -> np.ndarray:
+        """New positions in the schedule, given the mean bounds of the chunk that ended at `position`."""
+        is_watched = (position > self.training.kl_warmup) & (self.training.tolerance > 0)
+        is_better = bound > self.best + self.training.tolerance * self.n_rows
+        self.best = np.where(is_watched & is_better, bound, self.best)
+        self.stale = np.where(is_watched & ~is_better, self.stale + 1, 0)
+        is_flat = self.stale >= PATIENCE
+        self.stale = np.where(is_flat, 0, self.stale)
+        start = decay_start(self.training, self.n_iter)
+        return np.where(is_flat, np.where(position < start, start, self.n_iter), position)

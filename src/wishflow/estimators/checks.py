@@ -1,0 +1,123 @@
+"""What the estimators refuse, and the words they use for it."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import validate_data
+
+from ..errors import DataError, OptionError
+
+# --- options ---------------------------------------------------------------------------------
+
+
+def positive_int(name: str, value: Any) -> int:
+    """A whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+        raise OptionError(f"{name}={value!r} given; expected a whole number of at least 1.")
+    return int(value)
+
+
+def rank_or_none(value: Any) -> int | None:
+    """The rank of a Wishart diffusion; None for full rank."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+        raise OptionError(f"rank={value!r} given; expected a whole number of at least 1, or None for full rank.")
+    return int(value)
+
+
+def positive_rate(name: str, value: Any) -> float:
+    """A learning rate that is a number."""
+    if not _is_number(value) or value <= 0:
+        raise OptionError(
+            f"{name}={value!r} given; expected a positive number, an optax schedule, or None for the preset's."
+        )
+    return float(value)
+
+
+def flow_time(value: Any) -> float:
+    """The length of the flow; 0 leaves the inputs where they are."""
+    if not _is_number(value) or value < 0:
+        raise OptionError(f"flow_time={value!r} given; expected a finite number of at least 0.")
+    return float(value)
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False, and nothing that merely counts as one of them: bool("no") is True."""
+    if not isinstance(value, bool | np.bool_):
+        raise OptionError(f"{name}={value!r} given; expected True or False.")
+    return bool(value)
+
+
+def verbosity(value: Any) -> int:
+    """0 is silent, 1 shows a progress bar."""
+    if not isinstance(value, numbers.Integral | np.bool_) or value < 0:
+        raise OptionError(f"verbose={value!r} given; expected 0 for silence or 1 for a progress bar.")
+    return int(value)
+
+
+def fixed_seed(value: Any) -> int:
+    """The seed of initialisation, training and prediction. `random_state=None` means 0: a fit can be repeated."""
+    return 0 if value is None else any_seed(value)
+
+
+def any_seed(value: Any) -> int:
+    """A seed from a whole number as it is, from a generator by a draw, from None by a draw of NumPy's own generator."""
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool) and 0 <= int(value) < 2**32:
+        return int(value)
+    if value is not None and not isinstance(value, np.random.RandomState):
+        raise OptionError(
+            f"random_state={value!r} given; expected a whole number from 0 to 2**32 - 1, a numpy RandomState, or None."
+        )
+    return int(check_random_state(value).randint(2**31 - 1))
+
+
+def levels(name: str, values: Any) -> np.ndarray:
+    """Probabilities strictly between 0 and 1, one or several."""
+    try:
+        found = np.atleast_1d(np.asarray(values, float))
+    except (TypeError, ValueError):
+        found = np.full(1, np.nan)
+    if found.ndim != 1 or not found.size or not ((found > 0) & (found < 1)).all():
+        raise OptionError(f"{name}={values!r} given; expected probabilities strictly between 0 and 1.")
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+# --- data ------------------------------------------------------------------------------------
+
+
+def table(estimator: Any, *data: Any, **options: Any) -> Any:
+    """scikit-learn's checks of X, or of X and y, in float64; text that is no number gets words of our own."""
+    try:
+        return validate_data(estimator, *data, dtype=np.float64, **options)
+    except ValueError as error:
+        if "could not convert" not in str(error):
+            raise
+        raise DataError(
+            f"the data hold text ({error}); expected numbers: encode text columns first, "
+            "with scikit-learn's OneHotEncoder for example."
+        ) from error
+
+
+def targets(y: Any, n_rows: int, n_targets: int) -> np.ndarray:
+    """Targets to score, (N, P): finite numbers, as many rows as X, as many columns as the model has targets."""
+    y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+    y = y[:, None] if y.ndim == 1 else y
+    same_rows(n_rows, len(y))
+    if y.shape[1:] != (n_targets,):
+        raise DataError(f"y has shape {y.shape}; the model was fitted to {n_targets} target column(s): pass as many.")
+    return y
+
+
+def same_rows(n_inputs: int, n_targets: int) -> None:
+    if n_inputs != n_targets:
+        raise DataError(f"X has {n_inputs} rows and y has {n_targets}; they must have the same number of rows.")

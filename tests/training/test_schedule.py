@@ -1,0 +1,65 @@
+"""Rates and convergence on the host."""
+
+import dataclasses
+
+import numpy as np
+import optax
+import pytest
+
+from wishflow import specs
+from wishflow.training.schedule import PATIENCE, Convergence, decay_start, rates_from
+
+TRAINING = dataclasses.replace(
+    specs.fast_preset(1000, 4), decay=0.5, kl_warmup=200, natural_rate=0.1, tolerance=1e-3, rate_warmup=10
+)
+
+
+def test_rate_warms_up_stays_and_falls_to_zero():
+    rates = rates_from(TRAINING, 0.02, 400, np.arange(400))
+    adam = np.asarray(rates.adam)
+    assert adam[0] == 0.0 and np.isclose(adam[10:200], 0.02).all()
+    assert (np.diff(adam[200:400]) < 0).all() and adam[399] < 1e-5
+    assert (adam[400:] == 0).all(), "steps past the end must not move a finished model"
+    assert (np.asarray(rates.natural)[400:] == 0).all()
+
+
+def test_kl_weight_rises_linearly_to_one():
+    c = np.asarray(rates_from(TRAINING, 0.02, 400, np.arange(400)).kl_weight)
+    assert np.isclose(c[99], 0.5) and (c[199:400] == 1.0).all()
+
+
+def test_an_optax_schedule_replaces_ours():
+    schedule = optax.exponential_decay(0.1, 50, 0.5)
+    adam = np.asarray(rates_from(TRAINING, schedule, 400, np.arange(100)).adam)
+    assert np.allclose(adam[:100], 0.1 * 0.5 ** (np.arange(100) / 50))
+
+
+def test_flat_models_jump_to_the_decay_and_then_stop_and_rising_ones_go_on():
+    n_iter, n_rows = 4000, np.array([1000.0, 1000.0])
+    watch = Convergence(TRAINING, n_iter, n_rows)
+    position = np.array([300, 300])
+    for k in range(PATIENCE + 1):
+        position = watch.advance(np.array([300, 300]), np.array([-500.0, -500.0 + 10.0 * k]))
+    assert position.tolist() == [decay_start(TRAINING, n_iter), 300]
+    for k in range(PATIENCE):
+        position = watch.advance(np.array([2500, 2500]), np.array([-500.0, 0.0 + 10.0 * k]))
+    assert position.tolist() == [n_iter, 2500]
+
+
+def test_nothing_is_judged_before_the_kl_terms_have_their_weight():
+    watch = Convergence(TRAINING, 4000, np.array([10.0]))
+    for _ in range(3 * PATIENCE):
+        assert watch.advance(np.array([150]), np.array([0.0])) == 150
+
+
+def test_a_tolerance_of_zero_never_stops():
+    watch = Convergence(dataclasses.replace(TRAINING, tolerance=0.0), 4000, np.array([10.0]))
+    for _ in range(3 * PATIENCE):
+        assert watch.advance(np.array([3000]), np.array([0.0])) == 3000
+
+
+@pytest.mark.parametrize("n_rows, n_inputs", [(10, 1), (455, 13), (927, 8), (7373, 8), (41157, 9)])
+def test_the_fast_rule_is_sensible_everywhere(n_rows, n_inputs):
+    rule = specs.fast_preset(n_rows, n_inputs)
+    assert 400 <= rule.max_iter <= 6000 and 0.005 <= rule.learning_rate <= 0.02
+    assert rule.kl_warmup <= rule.max_iter and rule.batch_size <= 2000
