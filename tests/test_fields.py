@@ -175,13 +175,35 @@ def test_the_drift_penalty_is_half_its_squared_norm():
         )
 
 
+@quick_jit
+def marginals(basis, posterior, X):
+    return SparseGP(basis, posterior).conditioned().marginals(X)
+
+
 def test_gp_field_is_mean_and_variance_of_one_sparse_gp():
     """Two routes: the field, and the marginals of a sparse GP with the same basis and posterior."""
     field, X = make_field("gp"), points(9, 4)
     drift, covariance, _ = closed_form(field, X)
-    mean, variance = quick_jit(lambda gp: gp.conditioned().marginals(X))(SparseGP(field.basis, field.posterior))
+    mean, variance = marginals(field.basis, field.posterior, X)
     np.testing.assert_allclose(drift, mean, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(covariance, diagonal(variance), rtol=1e-12, atol=1e-14)
+
+
+@EVERY_WISHART
+def test_wishart_field_is_made_of_the_marginals_of_its_sparse_gps(name):
+    """Σ̄ = L (M Mᵀ + diag_r Σ_v s²_rv) Lᵀ + Λ with M and s² from sparse GPs in the order (r, v); drift likewise."""
+    field, X = make_field(name), points(9, 4)
+    mean, variance = (np.asarray(part) for part in marginals(field.basis, field.posterior, X))
+    if field.has_shared_columns:
+        mean, variance = (np.repeat(part, field.dof, 1) for part in (mean, variance))
+    shape = (4, -1, field.dof)
+    M, s2 = mean.reshape(shape), variance.reshape(shape).sum(-1)
+    L = np.asarray(field.scale.value)
+    expected = L @ (outer(M) + s2[:, :, None] * np.eye(L.shape[1])) @ L.T
+    drift, covariance, white = closed_form(field, X)
+    np.testing.assert_allclose(covariance, expected + diagonal(white), rtol=1e-11, atol=1e-13)
+    drift_posterior = eqx.tree_at(lambda q: q.mean, WhitenedPosterior.prior(DIM, 6), field.drift_mean)
+    np.testing.assert_allclose(drift, marginals(field.basis, drift_posterior, X)[0], rtol=1e-11, atol=1e-13)
 
 
 def test_a_spec_without_a_field_is_refused():

@@ -147,7 +147,7 @@ def _axes(ax: Axes | None) -> Axes:
 
 def _squared(ax: Axes) -> Axes:
     """One unit is as long on both axes, so that angles and shapes are true."""
-    ax.set_aspect("equal", adjustable="datalim")
+    ax.set_aspect("equal", adjustable="box")
     ax.autoscale_view()
     return ax
 

@@ -1,0 +1,130 @@
+"""The loop on the host: one or many, stopping, mending, and what it keeps."""
+
+import dataclasses
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import wishflow as wf
+from wishflow import specs
+from wishflow.callbacks import Callback, EarlyStop
+from wishflow.initialise import inducing_points, padded_batch, size_class
+from wishflow.training import Problem, chunk, train
+
+SMALL = dataclasses.replace(
+    specs.fast_preset(60, 2), max_iter=6, kl_warmup=3, warm_iter=4, sgp_iter=4, n_steps=2, batch_size=64
+)
+
+
+def problem(seed=0, spec=None, training=SMALL, n=60):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    y = np.sin(2 * X[:, :1]) + 0.1 * rng.normal(size=(n, 1))
+    return Problem(specs.FlowSpec(n_steps=2) if spec is None else spec, training, X, y, 8, seed)
+
+
+def leaves(trained):
+    return jax.tree.leaves(trained.model)
+
+
+def test_many_problems_give_what_each_gives_alone():
+    together = train([problem(0), problem(1)])
+    alone = [train([problem(0)])[0], train([problem(1)])[0]]
+    for a, b in zip(together, alone, strict=True):
+        for x, y in zip(leaves(a), leaves(b), strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
+def test_history_has_one_row_for_each_iteration_and_the_named_parts():
+    (trained,) = train([problem()])
+    assert trained.n_iter == len(trained.history) == SMALL.warm_iter + SMALL.max_iter
+    flow = trained.history[trained.history["phase"] == "flow"]
+    names = {"bound", "fit", "kl_output", "kl_drift", "kl_diffusion", "noise", "diffusion_norm", "drift_norm", "skipped"}
+    assert names <= set(flow.columns)
+    parts = flow["fit"] - flow["kl_output"] - flow["kl_drift"] - flow["kl_diffusion"]
+    np.testing.assert_allclose(flow["bound"], parts, rtol=1e-12)
+
+
+class Impatient(Callback):
+    def on_chunk(self, event):
+        return event.phase == "flow"
+
+
+def test_a_callback_can_stop_the_flow():
+    long = dataclasses.replace(SMALL, max_iter=400)
+    trained = train([problem(training=long)], [Impatient()])[0]
+    assert trained.status == "stopped by a callback"
+    assert (trained.history["phase"] == "flow").sum() == 100
+
+
+def test_early_stop_works_as_a_callback():
+    long = dataclasses.replace(SMALL, max_iter=500)
+    trained = train([problem(training=long)], EarlyStop(patience=1, min_delta=1e9))[0]
+    assert (trained.history["phase"] == "flow").sum() < 500
+
+
+def test_a_flat_bound_ends_training_by_convergence():
+    flat = dataclasses.replace(SMALL, max_iter=2000, kl_warmup=0, decay=0.5, tolerance=1e6)
+    trained = train([problem(training=flat)])[0]
+    assert trained.status == "converged"
+    assert (trained.history["phase"] == "flow").sum() < 2000
+
+
+def test_steps_that_are_not_finite_are_skipped_and_the_last_good_state_is_kept():
+    settings = chunk.StepSettings(64, 1, "float32", True)
+    (trained,) = train([problem()])
+    model = jax.tree.map(jnp.asarray, trained.model)
+    data = padded_batch(problem().X, problem().y)
+    bad = dataclasses.replace(data, y=data.y.at[0].set(jnp.nan))
+    state = chunk.start_state(model, jax.random.key(0), settings)
+    after, report = chunk.step(state, bad, 0.01, 0.1, 1.0, settings)
+    assert report["skipped"] == 1.0 and after.skipped == 1
+    for x, y in zip(jax.tree.leaves(after.model), jax.tree.leaves(model), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_training_that_never_takes_a_step_says_so_and_returns_finite_numbers():
+    wild = dataclasses.replace(SMALL, max_iter=200, learning_rate=1e200)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trained = train([problem(training=wild)])[0]
+    assert "not finite" in trained.status
+    assert any("lower learning_rate" in str(w.message) for w in caught)
+    assert all(np.isfinite(leaf).all() for leaf in leaves(trained))
+
+
+def test_size_classes_are_few_and_close():
+    sizes = [size_class(n) for n in range(1, 5000)]
+    assert all(size >= n for n, size in enumerate(sizes, start=1))
+    assert all(size <= max(32, 1.25 * n + 8) for n, size in enumerate(sizes, start=1))
+    assert len(set(sizes)) < 40
+
+
+def test_padding_repeats_rows_with_weight_zero():
+    X, y = np.arange(10.0).reshape(5, 2), np.arange(5.0)[:, None]
+    batch = padded_batch(X, y)
+    assert batch.X.shape == (32, 2) and batch.weights.sum() == 5 and batch.n_data == 5
+    np.testing.assert_array_equal(batch.X[:5], X)
+
+
+def test_a_minibatch_pass_sees_every_row_once():
+    data = padded_batch(np.arange(100.0)[:, None], np.zeros((100, 1)))
+    order = chunk._shuffled(jax.random.key(3), data)
+    seen = np.concatenate([np.asarray(chunk._rows(data, order, jnp.asarray(i), 25).X)[:, 0] for i in range(4)])
+    assert sorted(seen) == list(range(100))
+
+
+def test_inducing_points_are_distinct_rows_where_there_are_few():
+    X = np.repeat(np.arange(6.0)[:, None], 5, axis=0)
+    assert len(inducing_points(X, 10, 0)) == 6
+    assert inducing_points(np.random.default_rng(0).normal(size=(500, 3)), 10, 0).shape == (10, 3)
+
+
+def test_fit_many_refuses_problems_of_different_shape():
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
+    estimators = [wf.SparseGPRegressor(n_inducing=5, max_iter=2) for _ in range(2)]
+    with pytest.raises(wf.errors.DataError, match="equal shape"):
+        wf.fit_many(estimators, [(X, y), (X[:, :1], y)])
