@@ -69,7 +69,10 @@ def _row(data: str, label: str, result: dict, bar: float | None) -> str:
 
 def waiting_table() -> str:
     """Seconds a person waits with the defaults."""
-    result = json.loads((ROOT / "results" / "waiting.json").read_text())
+    path = ROOT / "results" / "waiting.json"
+    if not path.exists():
+        return "Not measured yet."
+    result = json.loads(path.read_text())
     lines = ["| estimator | fit, seconds (limit) | 200 rows, seconds (limit) |", "|---|---|---|"]
     for name, limit in result["limits"].items():
         median = result["median"][name]

@@ -360,7 +360,8 @@ def fast_preset(n_rows: int, n_inputs: int) -> TrainingSpec:
 
     Chosen on validation parts of the training data (results/tuning, docs/decisions.md).
     """
-    max_iter = min(max(400, 8 * n_rows), 4000 if n_rows < 2000 else 6000)
+    # Quadratic below 500 rows, so that a fit to a hundred rows takes seconds: they have little to learn a flow from.
+    max_iter = min(max(300, n_rows**2 // 57), 4000 if n_rows < 2000 else 6000)
     scale = max(1.0, n_inputs) ** 0.5
     return TrainingSpec(
         max_iter=max_iter,

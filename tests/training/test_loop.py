@@ -42,7 +42,17 @@ def test_history_has_one_row_for_each_iteration_and_the_named_parts():
     (trained,) = train([problem()])
     assert trained.n_iter == len(trained.history) == SMALL.warm_iter + SMALL.max_iter
     flow = trained.history[trained.history["phase"] == "flow"]
-    names = {"bound", "fit", "kl_output", "kl_drift", "kl_diffusion", "noise", "diffusion_norm", "drift_norm", "skipped"}
+    names = {
+        "bound",
+        "fit",
+        "kl_output",
+        "kl_drift",
+        "kl_diffusion",
+        "noise",
+        "diffusion_norm",
+        "drift_norm",
+        "skipped",
+    }
     assert names <= set(flow.columns)
     parts = flow["fit"] - flow["kl_output"] - flow["kl_drift"] - flow["kl_diffusion"]
     np.testing.assert_allclose(flow["bound"], parts, rtol=1e-12)

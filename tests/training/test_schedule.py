@@ -61,5 +61,5 @@ def test_a_tolerance_of_zero_never_stops():
 @pytest.mark.parametrize("n_rows, n_inputs", [(10, 1), (455, 13), (927, 8), (7373, 8), (41157, 9)])
 def test_the_fast_rule_is_sensible_everywhere(n_rows, n_inputs):
     rule = specs.fast_preset(n_rows, n_inputs)
-    assert 400 <= rule.max_iter <= 6000 and 0.005 <= rule.learning_rate <= 0.02
+    assert 300 <= rule.max_iter <= 6000 and 0.005 <= rule.learning_rate <= 0.02
     assert rule.kl_warmup <= rule.max_iter and rule.batch_size <= 2000

@@ -96,7 +96,8 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        best = np.argmax(self.predict_proba(X), axis=1)
+        return self.classes_[best]
 
     def log_prob(self, X: Any, y: Any, average: str = "density") -> np.ndarray:
         """Log probability of the label of each row, (N,); `average` as in `FlowRegressor.log_prob`."""

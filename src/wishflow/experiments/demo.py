@@ -29,11 +29,12 @@ class Size:
 
     n_train: int = 400
     n_test: int = 512
-    n_inducing: int = 50
-    max_iter: int = 800
+    n_inducing: int = 20
+    max_iter: int = 300
     n_draws: int = 500
     n_slice: int = 256
-    n_side: int = 7
+    n_ellipses: int = 7
+    n_paths: int = 5
     options: tuple[tuple[str, Any], ...] = ()
 
     def models(self) -> dict[str, Any]:
@@ -41,7 +42,7 @@ class Size:
 
 
 FULL = Size()
-QUICK = Size(n_train=40, n_test=32, n_inducing=8, max_iter=3, n_draws=20, n_slice=32, n_side=3)
+QUICK = Size(n_train=40, n_test=32, n_inducing=8, max_iter=3, n_draws=20, n_slice=32, n_ellipses=3, n_paths=2)
 
 
 class DemoBar(Callback):
@@ -134,8 +135,8 @@ def draw(law: wf.datasets.SimulatedFlow, fitted: dict[str, Any], size: Size, out
     noisy = {name: model for name, model in flows.items() if name != "No noise"}
     made = {
         "bands.png": figures.band_figure(law, fitted, n_points=size.n_slice, n_draws=size.n_draws),
-        "flow.png": figures.flow_figure(law, flows, n_side=size.n_side),
-        "covariance.png": figures.covariance_figure(law, noisy, n_side=size.n_side, n_draws=size.n_draws),
+        "flow.png": figures.flow_figure(law, flows, n_side=size.n_paths),
+        "covariance.png": figures.covariance_figure(law, noisy, n_side=size.n_ellipses, n_draws=size.n_draws),
     }
     return [figures.save(figure, output / name) for name, figure in made.items()]
 
@@ -188,7 +189,7 @@ x = np.column_stack([np.zeros({size.n_slice}), np.linspace(-2, 2, {size.n_slice}
 band = model.predict_interval(x, coverage=0.9)
 plotting.plot_band(x[:, 1], band[:, 0, 0], band[:, 0, 1], model.predict(x)[:, 0])
 
-points = np.stack(np.meshgrid(*2 * [np.linspace(-1.8, 1.8, {size.n_side})]), axis=-1).reshape(-1, 2)
+points = np.stack(np.meshgrid(*2 * [np.linspace(-1.8, 1.8, {size.n_ellipses})]), axis=-1).reshape(-1, 2)
 plotting.plot_paths(model.flow_paths(points))
 plotting.plot_ellipses(points, model.mean_covariance(points), size={figures.ELLIPSE_SIZE})
 """

@@ -13,12 +13,14 @@ from matplotlib.figure import Figure
 
 from .. import plotting
 from ..datasets import SimulatedFlow
+from .side_by_side import LEVELS, LOWER, UPPER
 
 SLICE_X1 = 0.0
 SLICE_WIDTH = 0.2
 HALF_WIDTH = 1.8
 ELLIPSE_SIZE = 0.35
 PATHS_PER_POINT = 3
+N_TRUE_BAND = 41
 SEED = 11
 
 BAND_CAPTION = (
@@ -31,7 +33,8 @@ FLOW_CAPTION = (
     "ones where the bands do."
 )
 COVARIANCE_CAPTION = (
-    f"Ellipses of {ELLIPSE_SIZE:g} standard deviations. Upper row: the rate Σ of the flow at time 0, in units of x. A model is "
+    f"Ellipses of {ELLIPSE_SIZE:g} standard deviations. Upper row: the rate of the flow's covariance at time 0, in units of x "
+    "(of a model its posterior mean). A model is "
     "free to trade Σ against its drift and its map g, so size and direction are comparable with the true Σ only as far as "
     "its drift and g agree with the true ones. Lower row: the covariance of y given x, in units of y, which the data do determine: "
     "this is the fair comparison."
@@ -54,10 +57,12 @@ def band_figure(law: SimulatedFlow, fitted: dict[str, Any], *, n_points: int, n_
     figure = Figure(figsize=(2.9 * len(fitted) + 0.4, 5.8), layout="constrained")
     panels = figure.subplots(law.n_outputs, len(fitted), sharex=True, sharey="row", squeeze=False)
     x = slice_points(n_points)
-    true_band = np.quantile(law.sample(x, n_draws, SEED), [0.05, 0.95], axis=0)
+    coarse = slice_points(N_TRUE_BAND)
+    true_band = np.quantile(law.sample(coarse, 8 * n_draws, SEED), [0.05, 0.95], axis=0)
     is_near = np.abs(law.X[:, 0] - SLICE_X1) < SLICE_WIDTH
     for column, (name, model) in enumerate(fitted.items()):
-        band, mean = model.predict_interval(x, coverage=0.9), model.predict(x)
+        # The levels of the scores again: their program is compiled already.
+        band, mean = model.predict_quantiles(x, LEVELS)[..., [LOWER, UPPER]], model.predict(x)
         panels[0, column].set_title(name, color=plotting.colour_of(name))
         for p in range(law.n_outputs):
             ax = panels[p, column]
@@ -65,17 +70,20 @@ def band_figure(law: SimulatedFlow, fitted: dict[str, Any], *, n_points: int, n_
             plotting.plot_band(
                 x[:, 1], band[:, p, 0], band[:, p, 1], mean[:, p], colour=plotting.colour_of(name), ax=ax
             )
-            plotting.plot_band(x[:, 1], *true_band[..., p], colour=plotting.colour_of("truth"), is_outline=True, ax=ax)
+            plotting.plot_band(
+                coarse[:, 1], *true_band[..., p], colour=plotting.colour_of("truth"), is_outline=True, ax=ax
+            )
     _label_edges(panels, "x₂", [f"y{'₁₂'[p]}" for p in range(law.n_outputs)])
     return _with_caption(figure, BAND_CAPTION)
 
 
-def flow_figure(law: SimulatedFlow, fitted: dict[str, Any], *, n_side: int, n_steps: int = 20) -> Figure:
-    """Sample paths of a grid of inputs: the true ones, then those of each model."""
+def flow_figure(law: SimulatedFlow, fitted: dict[str, Any], *, n_side: int) -> Figure:
+    """Sample paths of a grid of inputs: the true ones, then those of each model, all in the same number of steps."""
     starts = np.repeat(grid(n_side), PATHS_PER_POINT, axis=0)
-    paths = {"truth": true_paths(law, starts, n_steps, np.random.default_rng(SEED))}
-    paths |= {name: model.flow_paths(starts, random_state=SEED) for name, model in fitted.items()}
-    figure = Figure(figsize=(2.9 * len(paths) + 0.4, 3.8), layout="constrained")
+    learnt = {name: model.flow_paths(starts, random_state=SEED) for name, model in fitted.items()}
+    n_steps = max(len(path) for path in learnt.values()) - 1
+    paths = {"truth": true_paths(law, starts, n_steps, np.random.default_rng(SEED)), **learnt}
+    figure = Figure(figsize=(2.9 * len(paths) + 0.4, 3.6), layout="constrained")
     panels = figure.subplots(1, len(paths), sharex=True, sharey=True, squeeze=False)
     for ax, (name, path) in zip(panels[0], paths.items(), strict=True):
         plotting.plot_paths(path, colour=plotting.colour_of(name), ax=ax)
@@ -97,7 +105,7 @@ def covariance_figure(law: SimulatedFlow, fitted: dict[str, Any], *, n_side: int
         for ax, (name, values) in zip(row, covariances.items(), strict=True):
             plotting.plot_ellipses(points, values, size=ELLIPSE_SIZE, colour=plotting.colour_of(name), ax=ax)
     for column, name in enumerate(rates):
-        symbols = ("Σ(x)", "cov(y | x)") if name == "truth" else ("Σ̄(x)", "cov(y | x)")
+        symbols = (r"$\Sigma(x)$" if name == "truth" else r"$\bar{\Sigma}(x)$", "cov(y | x)")
         for row, symbol in zip(panels, symbols, strict=True):
             row[column].set_title(f"{name}: {symbol}", color=plotting.colour_of(name))
     _label_edges(panels, "x₁", ["x₂", "x₂"])

@@ -1,0 +1,7 @@
+"""Settings with which a fit takes well under a second once it is compiled."""
+
+import wishflow as wf
+
+SMALL_GP = {"n_inducing": 10, "max_iter": 5}
+SMALL = {**SMALL_GP, "n_steps": 2, "n_predict_samples": 8}
+ESTIMATORS = [wf.SparseGPRegressor(**SMALL_GP), wf.FlowRegressor(**SMALL), wf.FlowClassifier(**SMALL)]

@@ -1,0 +1,330 @@
+"""Data and options that cannot be used get an error that says so; odd data that can be used give finite numbers."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone, is_classifier
+from small import ESTIMATORS, SMALL, SMALL_GP
+
+import wishflow as wf
+from wishflow.errors import DataError, OptionError
+
+REGRESSORS = ESTIMATORS[:2]
+every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+every_regressor = pytest.mark.parametrize("estimator", REGRESSORS, ids=lambda e: type(e).__name__)
+
+
+def all_predictions(fitted, X, y) -> list[np.ndarray]:
+    """Everything an estimator can say of rows."""
+    if is_classifier(fitted):
+        return [
+            fitted.predict_proba(X),
+            fitted.predict_log_proba(X),
+            fitted.log_prob(X, y),
+            fitted.log_prob(X, y, "log"),
+        ]
+    numbers = [*fitted.predict(X, return_std=True), fitted.predict(X, return_cov=True)[1]]
+    numbers += [fitted.predict_interval(X), fitted.log_prob(X, y), fitted.log_prob(X, y, "log")]
+    return [*numbers, fitted.sample_y(X, 3)]
+
+
+def assert_all_finite(fitted, X, y):
+    assert all(np.isfinite(part).all() for part in all_predictions(fitted, X, y))
+
+
+# --- data that are refused -------------------------------------------------------------------
+
+
+@every_estimator
+@pytest.mark.parametrize("bad, words", [(np.nan, "contains NaN"), (np.inf, "contains infinity")])
+def test_nan_and_infinity_in_inputs(estimator, bad, words, X, y, labels):
+    target = labels if is_classifier(estimator) else y
+    broken = X.copy()
+    broken[3, 1] = bad
+    with pytest.raises(ValueError, match=f"Input X {words}"):
+        clone(estimator).fit(broken, target)
+
+
+@every_regressor
+@pytest.mark.parametrize("bad, words", [(np.nan, "contains NaN"), (np.inf, "contains infinity")])
+def test_nan_and_infinity_in_targets(estimator, bad, words, X, y):
+    broken = y.copy()
+    broken[3] = bad
+    with pytest.raises(ValueError, match=f"Input y {words}"):
+        clone(estimator).fit(X, broken)
+
+
+def test_nan_in_labels(X):
+    with pytest.raises(ValueError, match="Input y contains NaN"):
+        wf.FlowClassifier(**SMALL).fit(X, np.where(X[:, 0] > 0, 1.0, np.nan))
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_interval", "sample_y", "mean_covariance", "flow_paths"])
+def test_nan_in_rows_to_predict(method, flow, X):
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        getattr(flow, method)(np.full_like(X, np.nan))
+
+
+def test_targets_that_cannot_be_scored(flow, flow_of_two, X, y, Y):
+    with pytest.raises(ValueError, match="Input y contains NaN"):
+        flow.log_prob(X, np.full(len(X), np.nan))
+    with pytest.raises(DataError, match="X has 40 rows and y has 39"):
+        flow.log_prob(X, y[1:])
+    with pytest.raises(DataError, match=r"shape \(40, 2\).*fitted to 1 target"):
+        flow.log_prob(X, Y)
+    with pytest.raises(DataError, match=r"shape \(40, 1\).*fitted to 2 target"):
+        flow_of_two.log_prob(X, y)
+
+
+def test_labels_that_cannot_be_scored(classifier, X, labels):
+    with pytest.raises(DataError, match="'middle'.*not in the training data.*'high', 'low'"):
+        classifier.log_prob(X, ["middle", *labels[1:]])
+    with pytest.raises(DataError, match="X has 40 rows and y has 39"):
+        classifier.log_prob(X, labels[1:])
+
+
+@every_estimator
+def test_one_row(estimator, X):
+    with pytest.raises(ValueError, match=r"1 sample.*minimum of 2"):
+        clone(estimator).fit(X[:1], [1])
+
+
+@every_estimator
+def test_lengths_that_differ(estimator, X, y, labels):
+    target = labels if is_classifier(estimator) else y
+    with pytest.raises(ValueError, match=r"inconsistent numbers of samples: \[40, 39\]"):
+        clone(estimator).fit(X, target[1:])
+
+
+@every_estimator
+def test_text_where_numbers_belong(estimator, X, y, labels):
+    target = labels if is_classifier(estimator) else y
+    frame = pd.DataFrame({"size": X[:, 0], "colour": "red"})
+    with pytest.raises(DataError, match="hold text .*red.*OneHotEncoder"):
+        clone(estimator).fit(frame, target)
+
+
+@every_regressor
+def test_text_targets(estimator, X, labels):
+    with pytest.raises(DataError, match="hold text .*expected numbers"):
+        clone(estimator).fit(X, labels)
+
+
+@every_estimator
+def test_complex_and_flat_inputs(estimator, X, y, labels):
+    target = labels if is_classifier(estimator) else y
+    with pytest.raises(ValueError, match="Complex data not supported"):
+        clone(estimator).fit(X + 1j, target)
+    with pytest.raises(ValueError, match=r"Expected 2D array, got 1D array.*Reshape"):
+        clone(estimator).fit(X[:, 0], target)
+
+
+def test_another_number_of_columns(flow, X):
+    with pytest.raises(ValueError, match="X has 1 features, but FlowRegressor is expecting 2"):
+        flow.predict(X[:, :1])
+
+
+def test_one_class_and_continuous_labels(X, y):
+    with pytest.raises(DataError, match=r"one class only.*at least two"):
+        wf.FlowClassifier(**SMALL).fit(X, np.ones(len(X)))
+    with pytest.raises(ValueError, match="Unknown label type: continuous"):
+        wf.FlowClassifier(**SMALL).fit(X, y)
+
+
+def test_counts_that_are_none(X, y):
+    regressor = wf.SparseGPRegressor(likelihood="poisson", **SMALL_GP)
+    with pytest.raises(DataError, match="expected non-negative whole numbers"):
+        regressor.fit(X, y)
+
+
+def test_numbers_beyond_a_double(X, y):
+    wide = X.copy()
+    wide[0, 1], wide[1, 1] = -1.7e308, 1.7e308
+    with pytest.raises(DataError, match=r"column 1 of X spans -1.7e\+308 to 1.7e\+308.*divide"):
+        wf.SparseGPRegressor(**SMALL_GP).fit(wide, y)
+
+
+@pytest.mark.parametrize("cls", [wf.SparseGPRegressor, wf.FlowRegressor, wf.FlowClassifier])
+def test_predicting_before_a_fit(cls, X):
+    from sklearn.exceptions import NotFittedError
+
+    with pytest.raises(NotFittedError, match="Call 'fit'"):
+        cls().predict(X)
+    with pytest.raises(NotFittedError, match="Call 'fit'"):
+        cls().save("model.safetensors")
+
+
+# --- odd data that work ----------------------------------------------------------------------
+
+
+@every_estimator
+def test_fewer_rows_than_inducing_points(estimator, X, y, labels):
+    rows = np.r_[0:6]
+    target = np.array([0, 1, 0, 1, 0, 1]) if is_classifier(estimator) else y[rows]
+    fitted = clone(estimator).set_params(n_inducing=100).fit(X[rows], target)
+    assert_all_finite(fitted, X[rows], target)
+
+
+@every_estimator
+def test_two_rows(estimator, X):
+    assert_all_finite(clone(estimator).fit(X[:2], [0, 1]), X[:2], [0, 1])
+
+
+@every_regressor
+def test_constant_target(estimator, X):
+    """The model says the constant, and is sure of it."""
+    fitted = clone(estimator).set_params(max_iter=50).fit(X, np.full(len(X), 7e5))
+    assert_all_finite(fitted, X, np.full(len(X), 7e5))
+    np.testing.assert_allclose(fitted.predict(X), 7e5, rtol=1e-12)
+
+
+@every_estimator
+def test_duplicated_rows_and_constant_columns(estimator, X, y, labels):
+    target = labels if is_classifier(estimator) else y
+    odd = np.column_stack([np.repeat(X[:8, 0], 5), np.full(len(X), 1e9 / 3)])
+    fitted = clone(estimator).fit(odd, target)
+    assert_all_finite(fitted, odd, target)
+    other = odd + [0.0, 1.0]  # a value that the constant column never had
+    assert_all_finite(fitted, other, target)
+
+
+@every_estimator
+def test_rows_that_are_all_the_same(estimator, X, y, labels):
+    target = labels if is_classifier(estimator) else y
+    same = np.repeat(X[:1], len(X), axis=0)
+    assert_all_finite(clone(estimator).fit(same, target), same, target)
+
+
+@every_estimator
+def test_rows_that_nearly_coincide(estimator, X, y, labels):
+    target = labels if is_classifier(estimator) else y
+    close = np.repeat(X[:4], 10, axis=0) * (1 + 1e-13 * np.arange(40)[:, None])
+    assert_all_finite(clone(estimator).fit(close, target), close, target)
+
+
+@every_regressor
+@pytest.mark.parametrize("factor", [1e-200, 1e-30, 1e30, 1e150])
+def test_units_do_not_matter(estimator, factor, X, y):
+    """Predictions are those in ordinary units, times the factor."""
+    plain = clone(estimator).fit(X, y).predict(X)
+    scaled = clone(estimator).fit(X * factor, y * factor).predict(X * factor) / factor
+    np.testing.assert_allclose(scaled, plain, rtol=1e-6)
+
+
+@every_estimator
+def test_rows_far_away(estimator, X, y, labels):
+    """The prior is what is left there."""
+    target = labels if is_classifier(estimator) else y
+    fitted = clone(estimator).fit(X, target)
+    far = np.vstack([X[:2], [[1e6, -1e6], [1e300, 1e300], [-1e308, 1e308]]])
+    assert_all_finite(fitted, far, target[:5])
+    if not is_classifier(estimator):
+        np.testing.assert_allclose(fitted.predict(far)[2:], y.mean(), atol=1e-6 * y.std())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8, bool, object])
+def test_other_number_types(dtype, X, y):
+    inputs = (X > 0).astype(dtype) if dtype is bool else np.abs(X).astype(dtype)
+    fitted = wf.SparseGPRegressor(**SMALL_GP).fit(inputs, y.astype(np.float32))
+    assert fitted.predict(inputs).dtype == np.float64
+    assert_all_finite(fitted, inputs, y)
+
+
+# --- options ---------------------------------------------------------------------------------
+
+NOT_COUNTS = [0, -1, 2.5, "ten", True]
+BAD_OPTIONS = {
+    "n_inducing": [*NOT_COUNTS, None],
+    "n_steps": NOT_COUNTS,
+    "max_iter": NOT_COUNTS,
+    "batch_size": NOT_COUNTS,
+    "n_train_samples": NOT_COUNTS,
+    "n_predict_samples": [*NOT_COUNTS, None],
+    "rank": NOT_COUNTS,
+    "columns": ["common", None],
+    "diffusion": ["brownian", None, 3, wf.kernels.RBF()],
+    "kernel": ["rfb", None, 3, wf.diffusions.Wishart()],
+    "likelihood": ["normal", None, "bernoulli", "categorical", wf.kernels.RBF()],
+    "flow_time": [-1.0, np.nan, np.inf, "long", None, True],
+    "sampling": ["joint", None],
+    "time_dependent": ["no", 1, None],
+    "preset": ["slow", None, ["fast"]],
+    "learning_rate": [0.0, -0.1, np.nan, "fast", True],
+    "random_state": [-1, 2**32, 0.5, "seed", True],
+    "verbose": [-1, "yes", None],
+    "callbacks": [3, ["log.csv"], wf.callbacks.EarlyStop],
+}
+
+
+@every_estimator
+def test_every_option_is_covered_here(estimator):
+    assert set(estimator.get_params()) <= set(BAD_OPTIONS)
+
+
+@pytest.mark.parametrize(
+    "estimator, option, value",
+    [(e, name, value) for e in ESTIMATORS for name in e.get_params() for value in BAD_OPTIONS[name]],
+    ids=lambda v: type(v).__name__ if hasattr(v, "fit") else str(v),
+)
+def test_unknown_values(estimator, option, value, X, y, labels):
+    """The message names the option, what came and what was expected."""
+    target = labels if is_classifier(estimator) else y
+    with pytest.raises(OptionError) as caught:
+        clone(estimator).set_params(**{option: value}).fit(X, target)
+    message = str(caught.value)
+    assert message.startswith(option)
+    assert "expected" in message or "use FlowClassifier" in message
+    if option != "callbacks":
+        assert repr(value) in message
+
+
+@pytest.mark.parametrize("cls", [wf.SparseGPRegressor, wf.FlowRegressor, wf.FlowClassifier])
+def test_unknown_names(cls):
+    with pytest.raises(TypeError, match="n_inducin"):
+        cls(n_inducin=10)
+    with pytest.raises(ValueError, match=r"Invalid parameter 'n_inducin'.*Valid parameters are.*n_inducing"):
+        cls().set_params(n_inducin=10)
+
+
+def test_unknown_values_of_methods(flow, classifier, X, y, labels):
+    with pytest.raises(OptionError, match="average='mean' is not known; expected one of 'density', 'log'"):
+        flow.log_prob(X, y, average="mean")
+    with pytest.raises(OptionError, match="average='mean'"):
+        classifier.log_prob(X, labels, average="mean")
+    for alpha in (0.0, 1.0, [0.5, 1.5], np.nan, "median", [[0.5]], []):
+        with pytest.raises(OptionError, match="alpha=.*expected probabilities strictly between 0 and 1"):
+            flow.predict_quantiles(X, alpha)
+    for coverage in (0, 1, 90, [0.5, 0.9]):
+        with pytest.raises(OptionError, match=r"coverage=.*expected"):
+            flow.predict_interval(X, coverage)
+    with pytest.raises(OptionError, match="return_std and return_cov were both asked for"):
+        flow.predict(X, return_std=True, return_cov=True)
+    with pytest.raises(OptionError, match="n_samples=0 given; expected"):
+        flow.sample_y(X, 0)
+    with pytest.raises(OptionError, match="random_state='a' given; expected"):
+        flow.sample_y(X, 1, random_state="a")
+
+
+def test_combinations_that_have_no_meaning(X, y):
+    with pytest.raises(OptionError, match="sampling=\"pathwise\" was asked of the 'gp' diffusion"):
+        wf.FlowRegressor(diffusion="gp", sampling="pathwise", **SMALL).fit(X, y)
+    with pytest.raises(OptionError, match="active_dims"):
+        wf.SparseGPRegressor(kernel=wf.kernels.RBF(active_dims=(2,)), **SMALL_GP).fit(X, y)
+
+
+def test_a_failed_fit_leaves_no_fitted_estimator(X, y):
+    from sklearn.exceptions import NotFittedError
+
+    regressor = wf.SparseGPRegressor(**SMALL_GP)
+    with pytest.raises(OptionError):
+        regressor.set_params(kernel="none").fit(X, y)
+    with pytest.raises(NotFittedError):
+        regressor.predict(X)
+
+
+def test_many_estimators_need_as_many_data(X, y):
+    with pytest.raises(DataError, match="2 estimators and 1 data sets"):
+        wf.fit_many([wf.SparseGPRegressor(), wf.SparseGPRegressor()], [(X, y)])
+    with pytest.raises(DataError, match="problem 1 differs from problem 0"):
+        wf.fit_many([wf.SparseGPRegressor(), wf.SparseGPRegressor(kernel="linear")], [(X, y), (X, y)])
+    assert wf.fit_many([], []) == []

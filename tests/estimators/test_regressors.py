@@ -1,0 +1,121 @@
+"""Laws every regressor obeys, on small fits that are shared by the tests of this file."""
+
+import numpy as np
+import pytest
+from scipy.integrate import trapezoid
+from sklearn.base import clone
+
+import wishflow as wf
+
+SMALL = {"n_inducing": 10, "max_iter": 8, "n_steps": 3, "n_predict_samples": 16}
+MODELS = {
+    "sgp": lambda: wf.SparseGPRegressor(n_inducing=10, max_iter=20),
+    "nonoise": lambda: wf.FlowRegressor(diffusion="none", **SMALL),
+    "diffgp": lambda: wf.FlowRegressor(diffusion="gp", **SMALL),
+    "diffwgp": lambda: wf.FlowRegressor(**SMALL),
+    "independent": lambda: wf.FlowRegressor(columns="independent", time_dependent=True, **SMALL),
+    "pathwise": lambda: wf.FlowRegressor(sampling="pathwise", **SMALL),
+}
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 2)) * [2.0, 30.0] + [5.0, -100.0]
+Y = 10 * np.sin(X[:, 0]) + 0.05 * X[:, 1] + RNG.normal(size=60)
+
+
+@pytest.fixture(scope="module", params=list(MODELS))
+def fitted(request):
+    return MODELS[request.param]().fit(X, Y)
+
+
+def test_one_row_or_all_rows_in_any_order_give_the_same_numbers(fitted):
+    order = np.random.default_rng(1).permutation(len(X))
+    for values in (
+        lambda rows: fitted.predict(X[rows]),
+        lambda rows: fitted.predict(X[rows], return_std=True)[1],
+        lambda rows: fitted.predict_quantiles(X[rows], [0.1, 0.7]),
+        lambda rows: fitted.log_prob(X[rows], Y[rows]),
+    ):
+        together = values(np.arange(len(X)))
+        np.testing.assert_allclose(values(order), together[order], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(values([7]), together[[7]], rtol=1e-9, atol=1e-9)
+
+
+def test_the_density_integrates_to_one_in_the_units_of_y(fitted):
+    mean, std = fitted.predict(X[:1], return_std=True)
+    grid = np.linspace(mean[0] - 14 * std[0], mean[0] + 14 * std[0], 1501)
+    density = np.exp(fitted.log_prob(np.repeat(X[:1], len(grid), axis=0), grid))
+    assert abs(trapezoid(density, grid) - 1.0) < 1e-4
+    assert abs(trapezoid(density * grid, grid) - mean[0]) < 1e-3 * std[0]
+
+
+def test_quantiles_invert_the_distribution(fitted):
+    low, high = fitted.predict_interval(X[:1], coverage=0.8)[0]
+    grid = np.linspace(low, high, 1001)
+    density = np.exp(fitted.log_prob(np.repeat(X[:1], len(grid), axis=0), grid))
+    assert abs(trapezoid(density, grid) - 0.8) < 1e-4
+
+
+def test_the_mean_of_logs_is_below_the_log_of_the_mean(fitted):
+    assert (fitted.log_prob(X, Y, average="log") <= fitted.log_prob(X, Y) + 1e-12).all()
+
+
+def test_joint_draws_have_the_predictive_moments(fitted):
+    model = clone(fitted).fit(X, Y)
+    if hasattr(model, "n_predict_samples"):
+        model.set_params(n_predict_samples=400)
+    mean, std = model.predict(X[:5], return_std=True)
+    draws = model.sample_y(X[:5], n_samples=800, random_state=1)
+    assert draws.shape == (5, 800)
+    # 800 draws against a mixture of 400 paths: errors of the mean of about a twentieth of a deviation.
+    assert (np.abs(draws.mean(1) - mean) < 0.25 * std).all()
+    assert (np.abs(np.log(draws.std(1) / std)) < 0.25).all()
+    covariance = model.predict(X[:5], return_cov=True)[1]
+    np.testing.assert_allclose(np.sqrt(np.diag(covariance)), std, rtol=1e-9)
+
+
+def test_the_same_seed_gives_the_same_fit_bit_for_bit(fitted):
+    again = clone(fitted).fit(X, Y)
+    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+
+
+def test_a_file_gives_back_the_same_predictions_bit_for_bit(fitted, tmp_path):
+    fitted.save(tmp_path / "model.wishflow")
+    again = wf.load(tmp_path / "model.wishflow")
+    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+    np.testing.assert_array_equal(again.log_prob(X, Y), fitted.log_prob(X, Y))
+    assert again.history_.equals(fitted.history_[again.history_.columns])
+
+
+def test_another_unit_of_y_shifts_the_log_density_by_the_log_of_the_unit():
+    make = MODELS["diffwgp"]
+    a, b = make().fit(X, Y), make().fit(X, 1000 * Y + 7)
+    np.testing.assert_allclose(b.log_prob(X, 1000 * Y + 7), a.log_prob(X, Y) - np.log(1000), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(b.predict(X), 1000 * a.predict(X) + 7, rtol=1e-6)
+
+
+def test_another_seed_gives_another_fit():
+    a, b = (wf.FlowRegressor(random_state=s, **SMALL).fit(X, Y) for s in (0, 1))
+    assert np.abs(a.predict(X) - b.predict(X)).max() > 1e-6
+
+
+def test_several_targets():
+    both = np.column_stack([Y, -2 * Y + 1])
+    model = MODELS["diffwgp"]().fit(X, both)
+    mean, std = model.predict(X, return_std=True)
+    assert mean.shape == std.shape == (60, 2)
+    assert model.predict_interval(X[:4]).shape == (4, 2, 2)
+    assert model.sample_y(X[:4], 3).shape == (4, 2, 3)
+    assert model.log_prob(X, both).shape == (60,)
+
+
+@pytest.mark.parametrize("likelihood", ["student_t", "poisson"])
+def test_other_likelihoods(likelihood):
+    counts = np.random.default_rng(2).poisson(np.exp(0.5 * np.sin(X[:, 0]) + 1)).astype(float)
+    model = wf.FlowRegressor(likelihood=likelihood, **SMALL).fit(X, counts)
+    assert np.isfinite(model.log_prob(X, counts)).all()
+    assert (np.diff(model.predict_quantiles(X[:5], [0.1, 0.5, 0.9]), axis=1) >= 0).all()
+
+
+def test_explicit_options_win_over_the_preset():
+    model = MODELS["diffwgp"]().fit(X, Y)
+    assert (model.training_.max_iter, model.training_.n_steps) == (8, 3)
+    assert (model.history_["phase"] == "flow").sum() == 8
