@@ -76,7 +76,7 @@ def plot_paths(
     """Ways of N points through the plane: a line each, a ring where it starts and a dot where it ends."""
     ax = _axes(ax)
     paths = _planar("paths", paths, 3)
-    ax.add_collection(LineCollection(np.swapaxes(paths, 0, 1), colors=colour, linewidths=0.8, alpha=0.6))
+    ax.add_collection(LineCollection(list(np.swapaxes(paths, 0, 1)), colors=colour, linewidths=0.8, alpha=0.6))
     ax.plot(
         *paths[0].T, linestyle="none", marker="o", markersize=3.5, markerfacecolor="white", markeredgecolor=POINT_COLOUR
     )

@@ -22,7 +22,7 @@ def _library_context():
 
 @pytest.fixture(scope="session")
 def X():
-    return np.random.default_rng(0).normal(size=(40, 2)) * [1.0, 20.0] + [0.0, 300.0]
+    return np.random.default_rng(0).normal(size=(30, 2)) * [1.0, 20.0] + [0.0, 300.0]
 
 
 @pytest.fixture(scope="session")

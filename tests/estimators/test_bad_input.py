@@ -68,18 +68,18 @@ def test_nan_in_rows_to_predict(method, flow, X):
 def test_targets_that_cannot_be_scored(flow, flow_of_two, X, y, Y):
     with pytest.raises(ValueError, match="Input y contains NaN"):
         flow.log_prob(X, np.full(len(X), np.nan))
-    with pytest.raises(DataError, match="X has 40 rows and y has 39"):
+    with pytest.raises(DataError, match="X has 30 rows and y has 29"):
         flow.log_prob(X, y[1:])
-    with pytest.raises(DataError, match=r"shape \(40, 2\).*fitted to 1 target"):
+    with pytest.raises(DataError, match=r"shape \(30, 2\).*fitted to 1 target"):
         flow.log_prob(X, Y)
-    with pytest.raises(DataError, match=r"shape \(40, 1\).*fitted to 2 target"):
+    with pytest.raises(DataError, match=r"shape \(30, 1\).*fitted to 2 target"):
         flow_of_two.log_prob(X, y)
 
 
 def test_labels_that_cannot_be_scored(classifier, X, labels):
-    with pytest.raises(DataError, match="'middle'.*not in the training data.*'high', 'low'"):
+    with pytest.raises(DataError, match=r"'middle'.*not in the training data.*'high', 'low'"):
         classifier.log_prob(X, ["middle", *labels[1:]])
-    with pytest.raises(DataError, match="X has 40 rows and y has 39"):
+    with pytest.raises(DataError, match="X has 30 rows and y has 29"):
         classifier.log_prob(X, labels[1:])
 
 
@@ -92,7 +92,7 @@ def test_one_row(estimator, X):
 @every_estimator
 def test_lengths_that_differ(estimator, X, y, labels):
     target = labels if is_classifier(estimator) else y
-    with pytest.raises(ValueError, match=r"inconsistent numbers of samples: \[40, 39\]"):
+    with pytest.raises(ValueError, match=r"inconsistent numbers of samples: \[30, 29\]"):
         clone(estimator).fit(X, target[1:])
 
 
@@ -100,13 +100,13 @@ def test_lengths_that_differ(estimator, X, y, labels):
 def test_text_where_numbers_belong(estimator, X, y, labels):
     target = labels if is_classifier(estimator) else y
     frame = pd.DataFrame({"size": X[:, 0], "colour": "red"})
-    with pytest.raises(DataError, match="hold text .*red.*OneHotEncoder"):
+    with pytest.raises(DataError, match=r"hold text .*red.*OneHotEncoder"):
         clone(estimator).fit(frame, target)
 
 
 @every_regressor
 def test_text_targets(estimator, X, labels):
-    with pytest.raises(DataError, match="hold text .*expected numbers"):
+    with pytest.raises(DataError, match=r"hold text .*expected numbers"):
         clone(estimator).fit(X, labels)
 
 
@@ -115,7 +115,7 @@ def test_complex_and_flat_inputs(estimator, X, y, labels):
     target = labels if is_classifier(estimator) else y
     with pytest.raises(ValueError, match="Complex data not supported"):
         clone(estimator).fit(X + 1j, target)
-    with pytest.raises(ValueError, match=r"Expected 2D array, got 1D array.*Reshape"):
+    with pytest.raises(ValueError, match=r"(?s)Expected 2D array, got 1D array.*Reshape"):
         clone(estimator).fit(X[:, 0], target)
 
 
@@ -139,7 +139,7 @@ def test_counts_that_are_none(X, y):
 
 def test_numbers_beyond_a_double(X, y):
     wide = X.copy()
-    wide[0, 1], wide[1, 1] = -1.7e308, 1.7e308
+    wide[:, 1], wide[0, 1] = 1.7e308, -1.7e308
     with pytest.raises(DataError, match=r"column 1 of X spans -1.7e\+308 to 1.7e\+308.*divide"):
         wf.SparseGPRegressor(**SMALL_GP).fit(wide, y)
 
@@ -161,7 +161,7 @@ def test_predicting_before_a_fit(cls, X):
 def test_fewer_rows_than_inducing_points(estimator, X, y, labels):
     rows = np.r_[0:6]
     target = np.array([0, 1, 0, 1, 0, 1]) if is_classifier(estimator) else y[rows]
-    fitted = clone(estimator).set_params(n_inducing=100).fit(X[rows], target)
+    fitted = clone(estimator).fit(X[rows], target)
     assert_all_finite(fitted, X[rows], target)
 
 
@@ -181,10 +181,10 @@ def test_constant_target(estimator, X):
 @every_estimator
 def test_duplicated_rows_and_constant_columns(estimator, X, y, labels):
     target = labels if is_classifier(estimator) else y
-    odd = np.column_stack([np.repeat(X[:8, 0], 5), np.full(len(X), 1e9 / 3)])
+    odd = np.column_stack([np.repeat(X[:6, 0], 5), np.full(len(X), 1e9 / 3)])
     fitted = clone(estimator).fit(odd, target)
     assert_all_finite(fitted, odd, target)
-    other = odd + [0.0, 1.0]  # a value that the constant column never had
+    other = odd + np.array([0.0, 1.0])  # a value that the constant column never had
     assert_all_finite(fitted, other, target)
 
 
@@ -198,7 +198,7 @@ def test_rows_that_are_all_the_same(estimator, X, y, labels):
 @every_estimator
 def test_rows_that_nearly_coincide(estimator, X, y, labels):
     target = labels if is_classifier(estimator) else y
-    close = np.repeat(X[:4], 10, axis=0) * (1 + 1e-13 * np.arange(40)[:, None])
+    close = np.repeat(X[:3], 10, axis=0) * (1 + 1e-13 * np.arange(30)[:, None])
     assert_all_finite(clone(estimator).fit(close, target), close, target)
 
 
@@ -292,7 +292,7 @@ def test_unknown_values_of_methods(flow, classifier, X, y, labels):
     with pytest.raises(OptionError, match="average='mean'"):
         classifier.log_prob(X, labels, average="mean")
     for alpha in (0.0, 1.0, [0.5, 1.5], np.nan, "median", [[0.5]], []):
-        with pytest.raises(OptionError, match="alpha=.*expected probabilities strictly between 0 and 1"):
+        with pytest.raises(OptionError, match=r"alpha=.*expected probabilities strictly between 0 and 1"):
             flow.predict_quantiles(X, alpha)
     for coverage in (0, 1, 90, [0.5, 0.9]):
         with pytest.raises(OptionError, match=r"coverage=.*expected"):

@@ -128,8 +128,12 @@ def test_a_minibatch_pass_sees_every_row_once():
 
 
 def test_inducing_points_are_distinct_rows_where_there_are_few():
+    """Points between them fill up the number asked for, or a size class: one program serves many numbers of rows."""
     X = np.repeat(np.arange(6.0)[:, None], 5, axis=0)
-    assert len(inducing_points(X, 10, 0)) == 6
+    for n_inducing, expected in ((10, 10), (100, 32)):
+        Z = inducing_points(X, n_inducing, 0)
+        assert len(Z) == expected == len(np.unique(Z))
+        np.testing.assert_array_equal(Z[:6], np.arange(6.0)[:, None])
     assert inducing_points(np.random.default_rng(0).normal(size=(500, 3)), 10, 0).shape == (10, 3)
 
 

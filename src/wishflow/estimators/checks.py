@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import numbers
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -96,9 +98,22 @@ def _is_number(value: Any) -> bool:
 
 
 def table(estimator: Any, *data: Any, **options: Any) -> Any:
-    """scikit-learn's checks of X, or of X and y, in float64; text that is no number gets words of our own."""
-    try:
+    """scikit-learn's checks of X, or of X and y, with X in float64."""
+    with _words_for_text():
         return validate_data(estimator, *data, dtype=np.float64, **options)
+
+
+def numbers_of(y: Any) -> np.ndarray:
+    """Targets in float64."""
+    with _words_for_text():
+        return np.asarray(y, float)
+
+
+@contextlib.contextmanager
+def _words_for_text() -> Iterator[None]:
+    """Text that is no number gets words of our own: NumPy's do not say what to do."""
+    try:
+        yield
     except ValueError as error:
         if "could not convert" not in str(error):
             raise

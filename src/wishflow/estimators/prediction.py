@@ -87,9 +87,9 @@ def _quantiles(model: AbstractModel, X, alphas, key, n_samples):
 
 
 @compiled
-def _samples(model: AbstractModel, X, keys):
-    """Joint draws of y, (S, N, Q), one after another."""
-    return jax.lax.map(lambda k: sample_outputs(model, X, k), keys)
+def _samples(model: AbstractModel, X, key, start, n_draws):
+    """Joint draws of y number start, start + 1, …, (S, N, Q), one after another."""
+    return jax.lax.map(lambda i: sample_outputs(model, X, jax.random.fold_in(key, i)), start + jnp.arange(n_draws))
 
 
 def predictive_moments(model: AbstractModel, X: np.ndarray, seed: int, n_samples: int) -> tuple[np.ndarray, ...]:
@@ -118,11 +118,16 @@ def predictive_quantiles(
 
 
 def joint_samples(model: AbstractModel, X: np.ndarray, seed: int, n_samples: int) -> np.ndarray:
-    """Joint draws (S, N, Q): all rows at once, because one function g serves them all."""
+    """Joint draws (S, N, Q): all rows at once, because one function g serves them all.
+
+    Draws come in blocks of 1, 4, 16, 64 or 256, so that few programs serve all numbers of draws.
+    """
+    index = np.arange(size_class(len(X))) % len(X)
+    size = next(s for s in (1, 4, 16, 64, 256) if s >= n_samples or s == 256)
     with computing():
-        keys = jax.random.split(jax.random.key(seed), n_samples)
-        index = np.arange(size_class(len(X))) % len(X)
-        return np.asarray(_samples(model, jnp.asarray(X[index]), keys))[:, : len(X)]
+        key, rows = jax.random.key(seed), jnp.asarray(X[index])
+        blocks = [_samples(model, rows, key, jnp.asarray(i), size) for i in range(0, n_samples, size)]
+        return np.concatenate([np.asarray(block) for block in blocks])[:n_samples, : len(X)]
 
 
 @compiled

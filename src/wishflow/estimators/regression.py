@@ -28,7 +28,7 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
 
     def _prepare(self, X: Any, y: Any) -> Problem:
         X, y = checks.table(self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2)
-        y = np.asarray(y, float)
+        y = checks.numbers_of(y)
         self.is_multi_output_ = y.ndim == 2
         likelihood = specs.resolve("likelihood", self.likelihood, specs.LIKELIHOODS, specs.LikelihoodSpec)
         if isinstance(likelihood, specs.Bernoulli | specs.Categorical):

@@ -1,4 +1,4 @@
-"""The three figures of the demonstration: predictive bands, the flow of the inputs, covariances beside the true ones."""
+"""The figures of the demonstration: predictive bands, the flow of the inputs, covariances beside the true ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from .. import plotting
 from ..datasets import SimulatedFlow
-from .side_by_side import LEVELS, LOWER, UPPER
+from .side_by_side import LEVELS
 
 SLICE_X1 = 0.0
 SLICE_WIDTH = 0.2
@@ -28,16 +28,15 @@ BAND_CAPTION = (
     f"Grey: training data with |x₁ − {SLICE_X1:g}| < {SLICE_WIDTH:g}."
 )
 FLOW_CAPTION = (
-    f"Sample paths of the inputs, {PATHS_PER_POINT} from each ring, over the flow time [0, 1]. The data do not determine the flow "
-    "alone: another flow with another output map g can give the same law of y, so the paths need not agree with the true "
-    "ones where the bands do."
+    f"Sample paths of the inputs over the flow time [0, 1], {PATHS_PER_POINT} from each ring. The data do not "
+    "determine the flow alone: another flow with another output map g can give the same law of y, so the paths need "
+    "not agree with the true ones where the bands do."
 )
 COVARIANCE_CAPTION = (
-    f"Ellipses of {ELLIPSE_SIZE:g} standard deviations. Upper row: the rate of the flow's covariance at time 0, in units of x "
-    "(of a model its posterior mean). A model is "
-    "free to trade Σ against its drift and its map g, so size and direction are comparable with the true Σ only as far as "
-    "its drift and g agree with the true ones. Lower row: the covariance of y given x, in units of y, which the data do determine: "
-    "this is the fair comparison."
+    f"Ellipses of {ELLIPSE_SIZE:g} standard deviations. Upper row: the covariance rate of the flow at time 0, in units "
+    "of x (of a model its posterior mean). A model can trade it against its drift and its output map g, so it is "
+    "comparable with the true rate only as far as these agree with the true ones. Lower row: the covariance of y given "
+    "x, in units of y, which the data do determine: this is the fair comparison."
 )
 
 
@@ -62,7 +61,7 @@ def band_figure(law: SimulatedFlow, fitted: dict[str, Any], *, n_points: int, n_
     is_near = np.abs(law.X[:, 0] - SLICE_X1) < SLICE_WIDTH
     for column, (name, model) in enumerate(fitted.items()):
         # The levels of the scores again: their program is compiled already.
-        band, mean = model.predict_quantiles(x, LEVELS)[..., [LOWER, UPPER]], model.predict(x)
+        band, mean = model.predict_quantiles(x, LEVELS)[..., :2], model.predict(x)
         panels[0, column].set_title(name, color=plotting.colour_of(name))
         for p in range(law.n_outputs):
             ax = panels[p, column]

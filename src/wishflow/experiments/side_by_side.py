@@ -14,9 +14,9 @@ import wishflow as wf
 
 from .. import metrics
 
-# K levels at (k − ½)/K: an even rule for the integral over all quantiles that contains 5 % and 95 %.
-LEVELS = (np.arange(50) + 0.5) / 50
-LOWER, UPPER = int(np.argmin(np.abs(LEVELS - 0.05))), int(np.argmin(np.abs(LEVELS - 0.95)))
+# Quantiles at 5 % and 95 % for coverage, then at Gauss–Legendre nodes of (0, 1) for the integral that is the CRPS.
+NODES, WEIGHTS = (0.5 * part for part in np.polynomial.legendre.leggauss(8))
+LEVELS = np.concatenate([[0.05, 0.95], 0.5 + NODES])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,12 +98,12 @@ def score_predictions(
         log_density=metrics.mean_log_density(log_prob),
         standard_error=float(np.std(log_prob, ddof=1) / np.sqrt(len(log_prob))),
         rmse=metrics.rmse(y, mean),
-        crps=float(crps_quantiles(y, quantiles).mean()),
-        coverage=metrics.coverage(y, quantiles[..., LOWER], quantiles[..., UPPER]),
+        crps=float(crps_quantiles(y, quantiles[..., 2:]).mean()),
+        coverage=metrics.coverage(y, quantiles[..., 0], quantiles[..., 1]),
     )
 
 
 def crps_quantiles(y: Float[np.ndarray, "*shape"], quantiles: Float[np.ndarray, "*shape K"]) -> np.ndarray:
-    """CRPS = 2 ∫ (1{y < q_u} − u)(q_u − y) du over the levels u, by the midpoint rule at LEVELS."""
+    """CRPS = 2 ∫ (1{y < q_u} − u)(q_u − y) du over the levels u in (0, 1), by the Gauss–Legendre rule."""
     excess = quantiles - np.asarray(y)[..., None]
-    return 2.0 * np.mean(((excess > 0.0) - LEVELS) * excess, axis=-1)
+    return 2.0 * ((excess > 0.0) - LEVELS[2:]) * excess @ WEIGHTS

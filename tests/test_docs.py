@@ -1,0 +1,107 @@
+"""The pages of docs/ and the README say what is true: their code runs, and what it makes obeys the laws of its kind."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from wishflow import kernels, likelihoods, runtime, specs
+
+ROOT = Path(__file__).parent.parent
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def code_of(page: Path) -> str:
+    """All Python blocks of a page, one after another."""
+    return "\n".join(BLOCK.findall(page.read_text(encoding="utf-8")))
+
+
+@pytest.fixture(scope="module")
+def extended():
+    """The names that docs/extend.md defines. The tables it adds to are put back afterwards."""
+    tables = (kernels.building.STATIONARY, likelihoods._MAKERS)
+    before = [dict(table) for table in tables]
+    names: dict = {}
+    exec(compile(code_of(ROOT / "docs" / "extend.md"), "extend.md", "exec"), names)
+    yield names
+    for table, entries in zip(tables, before, strict=True):
+        table.clear()
+        table.update(entries)
+
+
+def test_the_kernel_of_the_page_is_the_mean_of_its_random_features(extended, key):
+    """E φ(x)ᵀφ(y) = k(x, y): profile and spectral density belong together."""
+    kernel = kernels.build(extended["RationalQuadratic"](variance=1.3, lengthscale=0.8), 2)
+    X = jnp.asarray(np.random.default_rng(0).normal(size=(5, 2)))
+    features = kernel.features(key, 200_000)(X)
+    np.testing.assert_allclose(features @ features.T, kernel.matrix(X, X), atol=4.0 * 1.3 / np.sqrt(200_000))
+    np.testing.assert_allclose(jax.grad(lambda x: kernel.pair(x, X[0]))(X[0]), 0.0, atol=1e-12)
+
+
+def test_the_likelihood_of_the_page_integrates_over_g(extended, key):
+    """Densities add up to one, moments, distribution function and draws agree with the density."""
+    likelihood = likelihoods.build(extended["Logistic"](scale=0.4), 1)
+    mean, variance = jnp.asarray([[0.3]]), jnp.asarray([[0.2]])
+    y = jnp.linspace(-12.0, 12.0, 4001)[:, None]
+    density = np.exp(likelihood.predictive_log_density(y, mean, variance))
+    step = float(y[1, 0] - y[0, 0])
+    assert density.sum() * step == pytest.approx(1.0, abs=1e-5)
+    m, v = (float(part[0, 0]) for part in likelihood.predictive_moments(mean, variance))
+    assert (density * y[:, 0]).sum() * step == pytest.approx(m, abs=1e-5)
+    assert (density * (y[:, 0] - m) ** 2).sum() * step == pytest.approx(v, rel=1e-4)
+    cdf = likelihood.predictive_cdf(y, mean, variance)[:, 0]
+    np.testing.assert_allclose(cdf[1:-1], (np.cumsum(density) * step - 0.5 * step * density)[1:-1], atol=2e-3)
+    draws = likelihood.sample(key, jnp.full((40_000, 1), 0.3))
+    assert float(draws.var()) == pytest.approx(0.4**2 * np.pi**2 / 3.0, rel=0.05)
+
+
+def test_the_diffusion_of_the_page_draws_what_its_covariance_says(extended, key):
+    values = extended["field"].prepare().at(jnp.tile(jnp.asarray([[1.5, -0.5]]), (20_000, 1)), 0.0)
+    drawn = values.increment(key, 0.1)
+    expected = 0.1 * (0.2**2 + 0.5**2 * 2.5) * np.eye(2)
+    np.testing.assert_allclose(0.1 * values.mean_covariance()[0], expected, rtol=1e-6)
+    np.testing.assert_allclose(np.cov(drawn.T), expected, atol=4.0 * expected[0, 0] * np.sqrt(2.0 / 20_000))
+    np.testing.assert_allclose(values.factor(key)[0] @ values.factor(key)[0].T * 0.1, expected, rtol=1e-6)
+
+
+def test_the_diffusion_of_the_page_has_a_gradient_in_every_parameter(extended):
+    field = extended["gradient"].field
+    for part in (field.drift_mean, field.near.raw, field.far.raw):
+        assert np.isfinite(part).all() and np.abs(part).max() > 0.0
+    assert extended["paths"].shape == (5, 60, 2)
+
+
+def test_specs_of_the_page_survive_json(extended):
+    for spec in (
+        extended["RationalQuadratic"](lengthscale=2.0),
+        extended["Logistic"](0.7),
+        extended["Radial"](far=0.2),
+    ):
+        assert specs.from_json(spec.to_json()) == spec
+
+
+@pytest.mark.slow
+def test_the_quick_start_runs(tmp_path, monkeypatch):
+    """As it is printed, but for the size of the model."""
+    monkeypatch.chdir(tmp_path)
+    code = code_of(ROOT / "README.md")
+    assert "FlowRegressor(verbose=1)" in code
+    small = code.replace("verbose=1", "n_inducing=10, max_iter=3, n_steps=2, n_predict_samples=8")
+    names: dict = {}
+    with jax.enable_x64(False), runtime.threadpoolctl.threadpool_limits(None):  # as a user finds the process
+        exec(compile(small, "README.md", "exec"), names)
+    assert (names["low"] < names["high"]).all()
+    np.testing.assert_array_equal(names["again"].predict(names["X_test"]), names["mean"])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files_of_the_repository(page):
+    broken = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()]
+    assert not broken
