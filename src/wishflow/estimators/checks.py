@@ -100,7 +100,8 @@ def _is_number(value: Any) -> bool:
 def table(estimator: Any, *data: Any, **options: Any) -> Any:
     """scikit-learn's checks of X, or of X and y, with X in float64."""
     with _words_for_text():
-        return validate_data(estimator, *data, dtype=np.float64, **options)
+        # One memory layout: sums over a frame's columns would round differently from those over an array's.
+        return validate_data(estimator, *data, dtype=np.float64, order="C", **options)
 
 
 def numbers_of(y: Any) -> np.ndarray:
