@@ -3,5 +3,5 @@
 import wishflow as wf
 
 SMALL_GP = {"n_inducing": 10, "max_iter": 5}
-SMALL = {**SMALL_GP, "n_steps": 3, "n_predict_samples": 16}
+SMALL = {**SMALL_GP, "n_steps": 3, "n_predict_samples": 64}
 ESTIMATORS = [wf.SparseGPRegressor(**SMALL_GP), wf.FlowRegressor(**SMALL), wf.FlowClassifier(**SMALL)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,10 @@ from ..training import Problem
 from . import checks
 from .base import ModelEstimator, check_average
 from .regression import flow_spec
+
+# A kernel variance of 1 would have to grow by steps of the learning rate; on breast_cancer it ends at several hundred.
+LOGIT_VARIANCE = 100.0
+LENGTHSCALE_FACTOR = 2.0
 
 
 class FlowClassifier(ClassifierMixin, ModelEstimator):
@@ -62,6 +67,12 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
         self.random_state = random_state
         self.callbacks = callbacks
         self.verbose = verbose
+
+    def _training(self, n_rows, n_inputs):
+        """Logits are far larger than standardised targets, and smoother: the prior of the output starts as wide."""
+        training = super()._training(n_rows, n_inputs)
+        lengthscale = LENGTHSCALE_FACTOR * training.output_lengthscale
+        return dataclasses.replace(training, output_variance=LOGIT_VARIANCE, output_lengthscale=lengthscale)
 
     def _model_spec(self, training, likelihood):
         return flow_spec(self, training, likelihood)

@@ -74,16 +74,18 @@ def _quantiles(model: AbstractModel, X, alphas, key, n_samples):
         at = jnp.moveaxis(y, -1, 0)[:, None]
         return jnp.moveaxis(model.likelihood.predictive_cdf(at, means, variances).mean(1), 0, -1)
 
-    def halve(_, bounds):
+    def halve(bounds):
         low, high = bounds
         middle = 0.5 * (low + high)
         is_below = cdf(middle) < alphas
         return jnp.where(is_below, middle, low), jnp.where(is_below, high, middle)
 
-    low, high = jax.lax.fori_loop(0, QUANTILE_STEPS, halve, (low, high))
-    middle = 0.5 * (low + high)
-    # The distribution function of counts jumps at whole numbers, and that is where the bisection ends, up to rounding.
-    return (jnp.round(middle) if isinstance(model.likelihood, PoissonLikelihood) else middle,)
+    if isinstance(model.likelihood, PoissonLikelihood):
+        # The distribution function of counts jumps at whole numbers: the last one in an interval shorter than 1.
+        low, high = jax.lax.while_loop(lambda bounds: jnp.any(bounds[1] - bounds[0] >= 1.0), halve, (low, high))
+        return (jnp.floor(high),)
+    low, high = jax.lax.fori_loop(0, QUANTILE_STEPS, lambda _, bounds: halve(bounds), (low, high))
+    return (0.5 * (low + high),)
 
 
 @compiled

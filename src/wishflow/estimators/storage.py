@@ -50,7 +50,7 @@ def load(path: str | Path, custom: dict[str, type] | None = None) -> Any:
     header, arrays = read_model(path)
     registry = {**REGISTRY, **(custom or {})}
     name = header.get("class")
-    if name not in registry:
+    if not isinstance(name, str) or name not in registry:
         raise ModelFileError(
             f"{path} holds a {name!r}; known are {sorted(registry)}. Pass the class as custom={{{name!r}: YourClass}}."
         )
