@@ -183,12 +183,13 @@ def snippet(size: Size) -> str:
     """The Python that fits diffWGP and draws its part of the three figures."""
     options = {"n_inducing": size.n_inducing, "max_iter": size.max_iter, **dict(size.options)}
     given = ", ".join(f"{name}={value!r}" for name, value in options.items())
+    law = f"n_outputs=2, noise_std={NOISE_STD}, random_state={TRAIN_SEED}"
     return f"""\
 import numpy as np
 import wishflow as wf
 from wishflow import plotting
 
-data = wf.datasets.make_heteroskedastic_2d({size.n_train}, n_outputs=2, noise_std={NOISE_STD}, random_state={TRAIN_SEED})
+data = wf.datasets.make_heteroskedastic_2d({size.n_train}, {law})
 model = wf.FlowRegressor(diffusion="wishart", {given}).fit(data.X, data.y)
 
 x = np.column_stack([np.zeros({size.n_slice}), np.linspace(-2, 2, {size.n_slice})])

@@ -20,7 +20,7 @@ SLICE_WIDTH = 0.2
 HALF_WIDTH = 1.8
 ELLIPSE_SIZE = 0.35
 PATHS_PER_POINT = 3
-FLOW_RANGE = (-3.0, 3.0)
+FLOW_RANGE = (-3.2, 3.2)
 N_TRUE_BAND = 41
 SEED = 11
 
@@ -83,7 +83,7 @@ def flow_figure(law: SimulatedFlow, fitted: dict[str, Any], *, n_side: int) -> F
     learnt = {name: model.flow_paths(starts, random_state=SEED) for name, model in fitted.items()}
     n_steps = max(len(path) for path in learnt.values()) - 1
     paths = {"truth": true_paths(law, starts, n_steps, np.random.default_rng(SEED)), **learnt}
-    figure = Figure(figsize=(2.9 * len(paths) + 0.4, 4.2), layout="constrained")
+    figure = Figure(figsize=(2.9 * len(paths) + 0.4, 4.0), layout="constrained")
     panels = figure.subplots(1, len(paths), sharex=True, sharey=True, squeeze=False)
     for ax, (name, path) in zip(panels[0], paths.items(), strict=True):
         plotting.plot_paths(path, colour=plotting.colour_of(name), ax=ax).set(xlim=FLOW_RANGE, ylim=FLOW_RANGE)

@@ -99,7 +99,9 @@ class _Run:
         is_gaussian = isinstance(self.spec.likelihood, Gaussian)
         if training.collapsed and is_gaussian and n <= training.collapsed_limit:
             return self._collapsed_phase(models, phase, training.warm_iter)
-        rate = training.warm_rate
+        # Where there is no flow this phase is the whole fit, and a user's schedule is its rate.
+        schedule = self.problems[0].learning_rate if phase == "fit" else None
+        rate = training.warm_rate if schedule is None else schedule
         return self._stochastic_phase(models, phase, training.warm_iter, rate, n_samples=1)
 
     def _flow_phase(self, models: PyTree) -> PyTree:
