@@ -32,6 +32,7 @@ MODELS = {
     "nonoise": lambda: wf.FlowRegressor(diffusion="none"),
     "diffgp": lambda: wf.FlowRegressor(diffusion="gp"),
     "diffwgp": lambda: wf.FlowRegressor(),
+    "diffwgp_full": lambda: wf.FlowRegressor(diffusion=specs.Wishart(posterior="full")),
 }
 
 

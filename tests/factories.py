@@ -23,9 +23,11 @@ DIFFUSIONS = {
     "none": specs.NoDiffusion(),
     "diagonal": specs.Diagonal(white=0.3),
     "gp": specs.GPDiffusion(),
+    "gp-full": specs.GPDiffusion(posterior="full"),
     "wishart-shared": specs.Wishart(rank=2, dof=4),
     "wishart-independent": specs.Wishart(rank=None, dof=2, columns="independent"),
     "wishart-shared-white": specs.Wishart(rank=2, dof=3, white=0.2, unit_rows=False),
+    "wishart-shared-full": specs.Wishart(rank=2, dof=4, posterior="full"),
     "wishart-independent-white": specs.Wishart(rank=2, dof=3, columns="independent", white=0.2),
 }
 WISHARTS = [name for name in DIFFUSIONS if name.startswith("wishart")]

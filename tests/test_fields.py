@@ -14,7 +14,6 @@ from wishflow import fields, kernels, specs
 from wishflow.errors import OptionError
 from wishflow.fields import WishartField
 from wishflow.inducing import SparseGP, WhitenedPosterior
-from wishflow.parameters import LowerTriangular
 
 EVERY = pytest.mark.parametrize("name", DIFFUSIONS)
 EVERY_WISHART = pytest.mark.parametrize("name", WISHARTS)
@@ -161,7 +160,7 @@ def penalties(field):
 @EVERY
 def test_kl_is_named_and_zero_only_where_nothing_is_learnt(name):
     parts, summary = penalties(make_field(name))
-    expected = {"none": set(), "diagonal": {"kl_drift"}, "gp": {"kl_drift"}}
+    expected = {"none": set(), "diagonal": {"kl_drift"}, "gp": {"kl_drift"}, "gp-full": {"kl_drift"}}
     assert set(parts) == expected.get(name, {"kl_drift", "kl_diffusion"})
     assert all(float(value) > 0.0 for value in parts.values())
     assert summary and all(np.isfinite(value) for value in summary.values())
@@ -265,12 +264,16 @@ def test_white_noise_adds_exactly_to_the_mean_covariance(name):
 
 def as_independent(shared: WishartField) -> WishartField:
     """The field with independent columns whose ν posteriors of each row are all equal, in the order (r, v)."""
-    repeated = jax.tree.map(lambda leaf: jnp.asarray(np.repeat(leaf, shared.dof, 0)), shared.posterior)
+    n_rows = len(shared.posterior.mean)
+    repeated = jax.tree.map(
+        lambda leaf: jnp.asarray(np.repeat(leaf, shared.dof, 0)) if len(leaf) == n_rows else leaf, shared.posterior
+    )
     return WishartField(shared.basis, shared.drift_mean, repeated, shared.scale, shared.white, shared.dof, False, False)
 
 
-def test_shared_columns_cost_nu_times_one_column():
-    shared = make_field("wishart-shared")
+@pytest.mark.parametrize("name", ["wishart-shared", "wishart-shared-full"])
+def test_shared_columns_cost_nu_times_one_column(name):
+    shared = make_field(name)
     one = float(np.sum(quick_jit(lambda q: q.kl())(shared.posterior)))
     np.testing.assert_allclose(penalties(shared)[0]["kl_diffusion"], shared.dof * one, rtol=1e-13)
     np.testing.assert_allclose(penalties(as_independent(shared))[0]["kl_diffusion"], shared.dof * one, rtol=1e-13)
@@ -336,8 +339,8 @@ def test_a_drawn_posterior_without_spread_is_the_posterior_mean(key):
 
     @quick_jit
     def two_ways(field):
-        sqrt = LowerTriangular.of(1e-9 * field.posterior.sqrt.value)
-        certain = eqx.tree_at(lambda f: (f.posterior.sqrt, f.basis.jitter), field, (sqrt, jnp.asarray(1e-12)))
+        posterior = eqx.tree_at(lambda q: q.log_variances, field.posterior, replace_fn=lambda v: v - 40.0)
+        certain = eqx.tree_at(lambda f: (f.posterior, f.basis.jitter), field, (posterior, jnp.asarray(1e-12)))
         return [at(prepared, field.basis.Z) for prepared in (certain.draw(key), certain.prepare())]
 
     for drawn, expected in zip(*two_ways(field), strict=True):

@@ -12,6 +12,7 @@ from wishflow import inducing, kernels, specs
 from wishflow.inducing import (
     InducingBasis,
     SparseGP,
+    StructuredPosterior,
     WhitenedPosterior,
     draw_jointly,
     draw_pathwise,
@@ -22,11 +23,11 @@ from wishflow.parameters import LowerTriangular
 N_OUTPUTS = 3
 
 
-def make_gp(seed=0, jitter=1e-6, kernel=None, n_outputs=N_OUTPUTS) -> SparseGP:
+def make_gp(seed=0, jitter=1e-6, kernel=None, n_outputs=N_OUTPUTS, posterior=WhitenedPosterior) -> SparseGP:
     basis = make_basis(jitter=jitter)
     if kernel is not None:
         basis = InducingBasis.of(kernels.build(kernel, 3), basis.Z, jitter)
-    return spread(SparseGP.prior(basis, n_outputs), seed)
+    return spread(SparseGP(basis, posterior.prior(n_outputs, basis.n_inducing)), seed)
 
 
 def dense(gp: SparseGP, X):
@@ -47,7 +48,7 @@ def pieces(gp, X):
     """Kernel matrices, R and the jitter as numbers."""
     kernel, Z = gp.basis.kernel, gp.basis.Z
     matrices = kernel.matrix(Z, Z), kernel.matrix(Z, X), kernel.matrix(X, X)
-    return *matrices, gp.posterior.sqrt.value, gp.basis.jitter * kernel.scale
+    return *matrices, gp.posterior.factors(), gp.basis.jitter * kernel.scale
 
 
 @quick_jit
@@ -60,14 +61,17 @@ def kl(posterior):
     return posterior.kl()
 
 
+FORMS = pytest.mark.parametrize("posterior", [WhitenedPosterior, StructuredPosterior])
+
 # --- KL ------------------------------------------------------------------------------------------
 
 
+@FORMS
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("kernel", [specs.RBF(variance=0.7), specs.Matern32(variance=2.0, lengthscale=0.5)])
-def test_whitened_kl_is_the_kl_between_the_inducing_values(seed, kernel):
+def test_whitened_kl_is_the_kl_between_the_inducing_values(seed, kernel, posterior):
     """KL(N(Lz m, Lz R Rᵀ Lzᵀ) ‖ N(0, Kzz)) with the dense formula."""
-    gp = make_gp(seed, kernel=kernel)
+    gp = make_gp(seed, kernel=kernel, posterior=posterior)
     _, _, (Lz, Kzz, S) = dense(gp, points(0, 2))
     mu = np.asarray(gp.posterior.mean) @ Lz.T
     for p, got in enumerate(np.asarray(kl(gp))):
@@ -92,17 +96,19 @@ def test_kl_of_a_batch_is_the_kl_of_each():
         np.testing.assert_allclose(kl(alone), kl(q)[p : p + 1], rtol=1e-14)
 
 
-def test_kl_is_zero_at_the_prior_and_positive_elsewhere():
-    np.testing.assert_array_equal(kl(WhitenedPosterior.prior(2, 5)), 0.0)
-    assert np.all(np.asarray(kl(make_gp())) > 0.1)
+@FORMS
+def test_kl_is_zero_at_the_prior_and_positive_elsewhere(posterior):
+    np.testing.assert_array_equal(kl(posterior.prior(2, 5)), 0.0)
+    assert np.all(np.asarray(kl(make_gp(posterior=posterior))) > 0.1)
 
 
 # --- marginals -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kernel", [None, specs.Matern12(), specs.RBF() + specs.Linear(), specs.Periodic(period=3.0)])
-def test_marginals_agree_with_the_formulas_without_whitening(kernel):
-    gp, X = make_gp(kernel=kernel), points(9, 7)
+@FORMS
+def test_marginals_agree_with_the_formulas_without_whitening(kernel, posterior):
+    gp, X = make_gp(kernel=kernel, posterior=posterior), points(9, 7)
     mean, variance = marginals(gp, X)
     means, covariances, _ = dense(gp, X)
     np.testing.assert_allclose(mean.T, means, rtol=1e-8, atol=1e-9)
@@ -142,6 +148,19 @@ def test_quadratic_forms_whatever_the_number_of_inducing_points(n_inducing):
     means, quadratics = forms(q, a)
     np.testing.assert_allclose(means, a @ np.asarray(q.mean).T, rtol=1e-11, atol=1e-12)
     np.testing.assert_allclose(quadratics, np.sum(np.einsum("nm,pmk->npk", a, R) ** 2, -1), rtol=1e-11)
+
+
+def test_a_structured_posterior_of_one_output_is_any_gaussian(key):
+    """R Rᵀ = T diag(λ) Tᵀ: with one output nothing is lost, and the KL and the quadratic forms are those of R."""
+    R = np.tril(np.random.default_rng(0).normal(size=(6, 6)), -1) + np.diag([0.3, 2.0, 1.0, 0.1, 0.7, 1.5])
+    mean, a = jax.random.normal(key, (1, 6)), points(3, 4, dim=6)
+    full = WhitenedPosterior(mean, LowerTriangular.of(jnp.asarray(R[None])))
+    diagonal = np.diagonal(R)
+    structured = StructuredPosterior(mean, jnp.asarray(R / diagonal), jnp.asarray(2 * np.log(diagonal))[None])
+    np.testing.assert_allclose(structured.factors()[0], R, rtol=1e-12)
+    np.testing.assert_allclose(structured.kl(), full.kl(), rtol=1e-12)
+    forms = [q.prepare(a.dtype).quadratics(a) for q in (structured, full)]
+    np.testing.assert_allclose(forms[0], forms[1], rtol=1e-10)
 
 
 def test_float32_basis_follows_the_float64_one():
@@ -184,14 +203,15 @@ def many(draw, key):
     return np.asarray(quick_jit(lambda keys: jax.lax.map(draw, keys, batch_size=1000))(jax.random.split(key, N_DRAWS)))
 
 
+@FORMS
 @pytest.mark.parametrize("jitter", [1e-10, 0.5])
-def test_pathwise_draws_have_the_mean_and_covariance_of_the_posterior(key, few_features, jitter):
+def test_pathwise_draws_have_the_mean_and_covariance_of_the_posterior(key, few_features, jitter, posterior):
     """At all rows jointly, inducing points included; a large jitter shows that its noise is drawn too."""
-    gp = make_gp(jitter=jitter, n_outputs=2)
+    gp = make_gp(jitter=jitter, n_outputs=2, posterior=posterior)
     X = jnp.concatenate([X_DRAW, gp.basis.Z[:1]])
 
     def draw(k):
-        return draw_pathwise(k, gp.basis, gp.basis.prepare(), gp.posterior.mean, gp.posterior.sqrt.value)(X)
+        return draw_pathwise(k, gp.basis, gp.basis.prepare(), gp.posterior.mean, gp.posterior.factors())(X)
 
     draws, (means, covariances, _) = many(draw, key), dense(gp, X)
     for p in range(2):
@@ -207,7 +227,7 @@ def test_pathwise_draws_of_other_kernels(key, few_features, kernel):
     X = jnp.asarray(X_DRAW)
 
     def draw(k):
-        return draw_pathwise(k, gp.basis, gp.basis.prepare(), gp.posterior.mean, gp.posterior.sqrt.value)(X)
+        return draw_pathwise(k, gp.basis, gp.basis.prepare(), gp.posterior.mean, gp.posterior.factors())(X)
 
     means, covariances, _ = dense(gp, X)
     assert_moments(many(draw, key)[:, :, 0], means[0], covariances[0])
@@ -227,7 +247,7 @@ def test_a_pathwise_draw_is_one_function(key):
 
     @quick_jit
     def evaluate(X):
-        draw = draw_pathwise(key, gp.basis, gp.basis.prepare(), gp.posterior.mean, gp.posterior.sqrt.value)
+        draw = draw_pathwise(key, gp.basis, gp.basis.prepare(), gp.posterior.mean, gp.posterior.factors())
         return draw(X), draw(X[2:3]), draw(X[::-1])
 
     together, alone, reversed_rows = evaluate(X)

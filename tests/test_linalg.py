@@ -35,6 +35,27 @@ def test_inverse_square_root_is_the_lower_triangular_root_of_the_inverse(size):
     assert np.all(np.triu(R, 1) == 0.0)
 
 
+def test_the_whitener_and_its_derivatives_are_those_of_factor_and_inverse(key):
+    """W K Wᵀ = I; forward and reverse derivatives against those of the two steps."""
+    matrix = jnp.asarray(positive_definite(3))
+    W = linalg.whitener(matrix)
+    np.testing.assert_allclose(W @ matrix @ W.T, np.eye(6), atol=1e-12)
+    weights, direction = jax.random.normal(key, (2, 6, 6))
+
+    def plain(K):
+        return jnp.sum(weights * jnp.sin(linalg.inverse_lower(linalg.cholesky(K))))
+
+    def ours(K):
+        return jnp.sum(weights * jnp.sin(linalg.whitener(K)))
+
+    symmetric = direction + direction.T
+    np.testing.assert_allclose(
+        jax.jvp(ours, (matrix,), (symmetric,))[1], jax.jvp(plain, (matrix,), (symmetric,))[1], rtol=1e-10
+    )
+    slopes = [jax.grad(f)(matrix) for f in (ours, plain)]
+    np.testing.assert_allclose(slopes[0] + slopes[0].T, slopes[1] + slopes[1].T, rtol=1e-9, atol=1e-12)
+
+
 def test_each_is_a_loop_over_matrices_and_emits_no_batched_factorisation():
     stack = jnp.asarray([positive_definite(seed) for seed in range(4)])
     one_by_one = linalg.each(linalg.cholesky, stack)

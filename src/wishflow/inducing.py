@@ -6,6 +6,7 @@ The basis (kernel and Z) is apart from the posterior, so that drift and diffusio
 
 from __future__ import annotations
 
+import abc
 import itertools
 
 import equinox as eqx
@@ -15,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .kernels import AbstractKernel, FeatureMap
-from .linalg import FIRST_JITTER, cholesky, each, inverse_lower
+from .linalg import FIRST_JITTER, cholesky, each, whitener
 from .parameters import LowerTriangular
 
 N_FEATURES = 512
@@ -40,17 +41,20 @@ class InducingBasis(eqx.Module):
     def n_inducing(self) -> int:
         return self.Z.shape[0]
 
-    def factor(self) -> Float[Array, "M M"]:
-        """Lz = chol(Kzz + jitter · scale · I)."""
+    def matrix(self) -> Float[Array, "M M"]:
+        """Kzz + jitter · scale · I."""
         Kzz = self.kernel.matrix(self.Z, self.Z)
         jitter = jax.lax.stop_gradient(self.jitter) * self.kernel.scale
-        return cholesky(Kzz + jitter * jnp.eye(self.n_inducing, dtype=Kzz.dtype))
+        return Kzz + jitter * jnp.eye(self.n_inducing, dtype=Kzz.dtype)
+
+    def factor(self) -> Float[Array, "M M"]:
+        """Lz, the Cholesky factor of `matrix`."""
+        return cholesky(self.matrix())
 
     def prepare(self, dtype: jnp.dtype | None = None) -> PreparedBasis:
         """Factorise Kzz once, in the precision of Z; the result works in `dtype` (that of Z by default)."""
         dtype = self.Z.dtype if dtype is None else dtype
-        whitener = inverse_lower(self.factor())
-        return PreparedBasis(self.kernel, self.Z.astype(dtype), whitener.astype(dtype))
+        return PreparedBasis(self.kernel, self.Z.astype(dtype), whitener(self.matrix()).astype(dtype))
 
 
 class PreparedBasis(eqx.Module):
@@ -69,8 +73,26 @@ class PreparedBasis(eqx.Module):
         return jnp.maximum(self.kernel.diagonal(X) - jnp.sum(a * a, axis=-1), 0.0)
 
 
-class WhitenedPosterior(eqx.Module):
-    """q(v_p) = N(m_p, R_p R_pᵀ) for p = 1 … P."""
+class AbstractPosterior(eqx.Module):
+    """q(v_p) = N(m_p, R_p R_pᵀ) for p = 1 … P, whatever the form in which the R_p are held."""
+
+    mean: eqx.AbstractVar[Float[Array, "P M"]]
+
+    @abc.abstractmethod
+    def kl(self) -> Float[Array, " P"]:
+        """KL(q(v_p) ‖ N(0, I)) = ½ (‖m‖² + ‖R‖²_F − M − 2 log det R), one number for each output."""
+
+    @abc.abstractmethod
+    def factors(self) -> Float[Array, "P M M"]:
+        """The R_p, written out."""
+
+    @abc.abstractmethod
+    def prepare(self, dtype: jnp.dtype) -> PreparedPosterior:
+        """What means and quadratic forms at rows of a(x) need, in `dtype`."""
+
+
+class WhitenedPosterior(AbstractPosterior):
+    """Each R_p a lower triangular matrix of its own: every Gaussian q."""
 
     mean: Float[Array, "P M"]
     sqrt: LowerTriangular
@@ -81,12 +103,14 @@ class WhitenedPosterior(eqx.Module):
         identity = jnp.broadcast_to(jnp.eye(n_inducing), (n_outputs, n_inducing, n_inducing))
         return cls(jnp.zeros((n_outputs, n_inducing)), LowerTriangular.of(identity))
 
-    def kl(self) -> Float[Array, " P"]:
-        """KL(q(v_p) ‖ N(0, I)) = ½ (‖m‖² + ‖R‖²_F − M − 2 Σ log R_ii), one number for each output."""
+    def kl(self):
         squares = jnp.sum(self.mean**2, -1) + jnp.sum(self.sqrt.value**2, (-2, -1))
         return 0.5 * (squares - self.mean.shape[-1]) - jnp.sum(self.sqrt.log_diagonal, -1)
 
-    def prepare(self, dtype: jnp.dtype) -> PreparedPosterior:
+    def factors(self):
+        return self.sqrt.value
+
+    def prepare(self, dtype):
         """Factors of all outputs side by side: one matrix product instead of P.
 
         R is lower triangular, so its columns are cut into blocks without the zeros above them: with four blocks the
@@ -97,21 +121,82 @@ class WhitenedPosterior(eqx.Module):
         blocks = []
         for start, stop in itertools.pairwise((*starts, n_inducing)):
             blocks.append(jnp.moveaxis(R[:, start:, start:stop], 0, 1))
-        return PreparedPosterior(self.mean.T.astype(dtype), tuple(blocks))
+        return PreparedFull(self.mean.T.astype(dtype), tuple(blocks))
+
+
+class StructuredPosterior(AbstractPosterior):
+    """R_p = T diag(√λ_p) with one unit lower triangular T for all outputs.
+
+    A quadratic form of P outputs costs M² + PM for each row instead of PM². The R_p of outputs that see the same rows
+    with different weights have much in common; T holds it, λ_p the rest.
+    """
+
+    mean: Float[Array, "P M"]
+    below: Float[Array, "M M"]
+    log_variances: Float[Array, "P M"]
+
+    @classmethod
+    def prior(cls, n_outputs: int, n_inducing: int) -> StructuredPosterior:
+        """The prior N(0, I)."""
+        zeros = jnp.zeros((n_outputs, n_inducing))
+        return cls(zeros, jnp.zeros((n_inducing, n_inducing)), zeros)
+
+    @property
+    def factor(self) -> Float[Array, "M M"]:
+        """T."""
+        return jnp.tril(self.below, -1) + jnp.eye(self.below.shape[-1], dtype=self.below.dtype)
+
+    def kl(self):
+        trace = jnp.exp(self.log_variances) @ jnp.sum(self.factor**2, 0)
+        squares = jnp.sum(self.mean**2, -1) + trace
+        return 0.5 * (squares - self.mean.shape[-1] - jnp.sum(self.log_variances, -1))
+
+    def factors(self):
+        return self.factor * jnp.exp(0.5 * self.log_variances)[:, None, :]
+
+    def prepare(self, dtype):
+        variances = jnp.exp(self.log_variances)
+        return PreparedStructured(*(x.astype(dtype) for x in (self.mean.T, self.factor, variances.T)))
+
+
+POSTERIORS: dict[str, type[WhitenedPosterior] | type[StructuredPosterior]] = {
+    "full": WhitenedPosterior,
+    "structured": StructuredPosterior,
+}
 
 
 class PreparedPosterior(eqx.Module):
-    """Means, and the factors in blocks of columns (M − start, P, width), ready for rows of a(x)."""
+    """Means and quadratic forms of the factors, ready for rows of a(x)."""
 
-    mean: Float[Array, "M P"]
-    blocks: tuple[Float[Array, "_rows P _width"], ...]
+    mean: eqx.AbstractVar[Float[Array, "M P"]]
 
     def means(self, a: Float[Array, "N M"]) -> Float[Array, "N P"]:
         """aᵀ m_p."""
         return a @ self.mean
 
+    @abc.abstractmethod
     def quadratics(self, a: Float[Array, "N M"]) -> Float[Array, "N P"]:
         """‖R_pᵀ a‖²."""
+
+
+class PreparedStructured(PreparedPosterior):
+    """Means, T and λ."""
+
+    mean: Float[Array, "M P"]
+    factor: Float[Array, "M M"]
+    variances: Float[Array, "M P"]
+
+    def quadratics(self, a):
+        return (a @ self.factor) ** 2 @ self.variances
+
+
+class PreparedFull(PreparedPosterior):
+    """Means, and the factors in blocks of columns (M − start, P, width)."""
+
+    mean: Float[Array, "M P"]
+    blocks: tuple[Float[Array, "_rows P _width"], ...]
+
+    def quadratics(self, a):
         total = jnp.zeros((a.shape[0], self.mean.shape[1]), a.dtype)
         for block in self.blocks:
             rows, n_outputs, width = block.shape
@@ -211,7 +296,7 @@ def draw_jointly(key: PRNGKeyArray, gp: SparseGP, X: Float[Array, "N D"]) -> Flo
         return a @ mean + cholesky(prior_part + b @ b.T + jitter) @ epsilon
 
     epsilon = jax.random.normal(key, (gp.posterior.mean.shape[0], X.shape[0]), X.dtype)
-    return each(one, (gp.posterior.mean, gp.posterior.sqrt.value, epsilon)).T
+    return each(one, (gp.posterior.mean, gp.posterior.factors(), epsilon)).T
 
 
 def kernel_matrix_on_host(basis: InducingBasis) -> tuple[np.ndarray, float]:

@@ -45,11 +45,14 @@ def negative_bound(
     n_samples: int = 1,
     dtype: jnp.dtype | None = None,
     has_sites: bool = False,
+    average: str = "log",
 ) -> tuple[Scalar, tuple[dict[str, Scalar], Sites | None]]:
     """−(E log p(y|g) − KL_g − c² KL_f − c KL_Σ) and its parts, unweighted, by name.
 
     The expectation over paths is a mean over `n_samples` (one for models without noise); over g it is the likelihood's
-    own.
+    own. `average` says of what it is the mean: of the logs of the densities (the paper's bound), or of the densities,
+    log 1/S Σ_s exp E_g log p(y | g(x_s)), a tighter bound (Burda et al. 2016). In the first, noise of the path can only
+    lower the fit, because no path knows y; in the second it can explain noise in y.
     """
     k_path, k_fit = jax.random.split(key)
     samples = n_samples if model.is_stochastic else 1
@@ -60,12 +63,21 @@ def negative_bound(
     mean, variance = gp.marginals_at(arrived, a)
     y = jnp.tile(batch.y, (samples, 1))
     log_density = model.likelihood.expected_log_density(y, mean, variance, key=k_fit)
-    scale = batch.n_data / (jnp.sum(batch.weights) * samples)
-    weights = scale * jnp.tile(batch.weights, samples)
+    by_row, shares = _over_paths(log_density.reshape(samples, -1), average)
+    row_weights = batch.n_data / jnp.sum(batch.weights) * batch.weights
+    weights = (row_weights * shares).reshape(-1)
     # Padded rows repeat real ones, so their densities are finite and a weight of zero removes them.
-    parts = {"fit": jnp.sum(weights * log_density), "kl_output": jnp.sum(model.output.kl()), **model.path_kl()}
+    parts = {"fit": jnp.sum(row_weights * by_row), "kl_output": jnp.sum(model.output.kl()), **model.path_kl()}
     sites = _sites(model, y, a, mean, variance, weights, k_fit) if has_sites else None
     return -_weighted(parts, kl_weight), (parts, sites)
+
+
+def _over_paths(log_density: Float[Array, "S B"], average: str) -> tuple[Float[Array, " B"], Float[Array, "S B"]]:
+    """The average over paths for each row, and its derivative by each path's log density: the share of that path."""
+    n_samples = log_density.shape[0]
+    if average == "log":
+        return log_density.mean(0), jnp.full_like(log_density, 1.0 / n_samples)
+    return jax.nn.logsumexp(log_density, 0) - jnp.log(n_samples), jax.nn.softmax(log_density, 0)
 
 
 def bound_of(parts: dict[str, Scalar]) -> Scalar:

@@ -115,6 +115,11 @@ def _flatten(kind: type, *terms: KernelSpec) -> tuple[KernelSpec, ...]:
 # --- diffusions ------------------------------------------------------------------------------
 
 
+def _check_posterior(name: str) -> None:
+    if name not in ("full", "structured"):
+        raise unknown_option("posterior", name, ("full", "structured"))
+
+
 @dataclasses.dataclass(frozen=True)
 class DiffusionSpec(Spec):
     """The covariance rate Σ(x) of the flow."""
@@ -127,7 +132,12 @@ class NoDiffusion(DiffusionSpec):
 
 @dataclasses.dataclass(frozen=True)
 class GPDiffusion(DiffusionSpec):
-    """Drift and Σ are mean and variance of one Gaussian field (diffGP, Hegde et al. 2019)."""
+    """Drift and Σ are mean and variance of one Gaussian field (diffGP, Hegde et al. 2019); `posterior`: see Wishart."""
+
+    posterior: str = "structured"
+
+    def __post_init__(self) -> None:
+        _check_posterior(self.posterior)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,7 +153,8 @@ class Wishart(DiffusionSpec):
 
     `rank` ρ acts as D where it is larger or None; `dof` ν is ρ where None; `columns` says whether the ν columns of J
     have posteriors of their own ("independent") or share one ("shared"); `white` is the starting value of Λ, None for
-    no Λ.
+    no Λ. `posterior` is the form of the covariances of q: "full", or "structured", in which they have one unit lower
+    triangular factor in common and a step costs a fraction.
     """
 
     rank: int | None = 5
@@ -151,8 +162,10 @@ class Wishart(DiffusionSpec):
     columns: str = "shared"
     white: float | None = None
     unit_rows: bool = True
+    posterior: str = "structured"
 
     def __post_init__(self) -> None:
+        _check_posterior(self.posterior)
         if self.columns not in ("shared", "independent"):
             raise unknown_option("columns", self.columns, ("shared", "independent"))
         for name in ("rank", "dof"):
@@ -290,6 +303,11 @@ class FlowSpec(Spec):
     def __post_init__(self) -> None:
         if self.sampling not in ("marginal", "pathwise"):
             raise unknown_option("sampling", self.sampling, ("marginal", "pathwise"))
+        if isinstance(self.n_steps, bool) or int(self.n_steps) != self.n_steps or self.n_steps < 1:
+            raise OptionError(
+                f"n_steps={self.n_steps!r} given to a flow; expected a whole number of at least 1 "
+                "(flow_time=0 leaves the inputs where they are)."
+            )
 
 
 # --- training --------------------------------------------------------------------------------
@@ -329,6 +347,11 @@ class TrainingSpec(Spec):
     field_lengthscale: float = 2.0
     field_variance: float = 0.01
     flow_noise_share: float = 1.0
+    path_average: str = "log"
+
+    def __post_init__(self) -> None:
+        if self.path_average not in ("log", "density"):
+            raise unknown_option("path_average", self.path_average, ("log", "density"))
 
 
 def paper_preset(n_rows: int, n_inputs: int) -> TrainingSpec:

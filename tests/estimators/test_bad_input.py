@@ -250,6 +250,8 @@ BAD_OPTIONS = {
     "time_dependent": ["no", 1, None],
     "preset": ["slow", None, ["fast"]],
     "learning_rate": [0.0, -0.1, np.nan, "fast", True],
+    "path_average": ["mean", 3],
+    "tol": [-1e-3, np.inf, "auto", True],
     "random_state": [-1, 2**32, 0.5, "seed", True],
     "verbose": [-1, "yes", None],
     "callbacks": [3, ["log.csv"], wf.callbacks.EarlyStop],

@@ -82,7 +82,7 @@ def test_log_loss_comes_near_that_of_the_truth():
     X = rng.uniform(-2, 2, size=(1250, 2))
     p = 1 / (1 + np.exp(-4 * np.sin(2 * X[:, 0]) * X[:, 1]))
     y = rng.uniform(size=len(X)) < p
-    model = wf.FlowClassifier(n_inducing=30, max_iter=100, n_steps=3, n_predict_samples=32).fit(X[:250], y[:250])
+    model = wf.FlowClassifier(n_inducing=30, max_iter=300, n_steps=3, n_predict_samples=32).fit(X[:250], y[:250])
     truth = log_loss(y[250:], p[250:])
     found = log_loss(y[250:], model.predict_proba(X[250:]))
     assert truth < found < truth + 0.1 < log_loss(y[250:], np.full(1000, y[:250].mean())) - 0.1

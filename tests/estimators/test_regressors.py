@@ -155,3 +155,11 @@ def test_explicit_options_win_over_the_preset():
     model = MODELS["diffwgp"]().fit(X, Y)
     assert (model.training_.max_iter, model.training_.n_steps) == (5, 3)
     assert (model.history_["phase"] == "flow").sum() == 5
+
+
+def test_a_tolerance_ends_training_where_the_bound_no_longer_rises():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    options = {**SMALL, "max_iter": 3000}
+    model = wf.FlowRegressor(tol=1e3, **options).fit(X, X[:, 0])
+    assert model.status_ == "converged"
+    assert model.n_iter_ < 2500

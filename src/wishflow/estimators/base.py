@@ -62,6 +62,10 @@ class ModelEstimator(BaseEstimator):
         }
         if self.learning_rate is not None and not callable(self.learning_rate):
             given["learning_rate"] = checks.positive_rate("learning_rate", self.learning_rate)
+        if options.get("path_average") is not None:
+            given["path_average"] = options["path_average"]
+        if self.tol is not None:
+            given["tolerance"] = checks.tolerance(self.tol)
         if "max_iter" in given:  # the warm-up of the KL terms keeps its share of the iterations
             given["kl_warmup"] = chosen.kl_warmup * given["max_iter"] // chosen.max_iter
         return dataclasses.replace(chosen, **given)

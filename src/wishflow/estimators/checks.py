@@ -42,6 +42,13 @@ def positive_rate(name: str, value: Any) -> float:
     return float(value)
 
 
+def tolerance(value: Any) -> float:
+    """The rise of the bound below which training is over; 0 trains to the last iteration."""
+    if not _is_number(value) or value < 0:
+        raise OptionError(f"tol={value!r} given; expected a finite number of at least 0, or None for the preset's.")
+    return float(value)
+
+
 def flow_time(value: Any) -> float:
     """The length of the flow; 0 leaves the inputs where they are."""
     if not _is_number(value) or value < 0:

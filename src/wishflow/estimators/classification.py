@@ -43,7 +43,9 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
         max_iter=None,
         batch_size=None,
         learning_rate=None,
+        tol=None,
         n_train_samples=None,
+        path_average=None,
         n_predict_samples=100,
         random_state=None,
         callbacks=None,
@@ -62,7 +64,9 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
         self.max_iter = max_iter
         self.batch_size = batch_size
         self.learning_rate = learning_rate
+        self.tol = tol
         self.n_train_samples = n_train_samples
+        self.path_average = path_average
         self.n_predict_samples = n_predict_samples
         self.random_state = random_state
         self.callbacks = callbacks

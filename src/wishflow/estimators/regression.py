@@ -122,6 +122,7 @@ class SparseGPRegressor(ModelRegressor):
         max_iter=None,
         batch_size=None,
         learning_rate=None,
+        tol=None,
         random_state=None,
         callbacks=None,
         verbose=0,
@@ -133,6 +134,7 @@ class SparseGPRegressor(ModelRegressor):
         self.max_iter = max_iter
         self.batch_size = batch_size
         self.learning_rate = learning_rate
+        self.tol = tol
         self.random_state = random_state
         self.callbacks = callbacks
         self.verbose = verbose
@@ -175,7 +177,9 @@ class FlowRegressor(ModelRegressor):
         max_iter=None,
         batch_size=None,
         learning_rate=None,
+        tol=None,
         n_train_samples=None,
+        path_average=None,
         n_predict_samples=100,
         random_state=None,
         callbacks=None,
@@ -195,7 +199,9 @@ class FlowRegressor(ModelRegressor):
         self.max_iter = max_iter
         self.batch_size = batch_size
         self.learning_rate = learning_rate
+        self.tol = tol
         self.n_train_samples = n_train_samples
+        self.path_average = path_average
         self.n_predict_samples = n_predict_samples
         self.random_state = random_state
         self.callbacks = callbacks

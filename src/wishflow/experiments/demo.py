@@ -40,7 +40,12 @@ class Size:
     n_slice: int = 256
     n_ellipses: int = 7
     n_paths: int = 5
-    options: tuple[tuple[str, Any], ...] = ()
+    options: tuple[tuple[str, Any], ...] = (
+        ("path_average", "density"),  # in the paper's mean of logs, noise of the flow has nothing to explain
+        ("n_train_samples", 32),
+        ("batch_size", 32),
+        ("learning_rate", 0.03),
+    )
 
     def models(self) -> dict[str, Any]:
         return models(self.n_inducing, self.max_iter, **dict(self.options))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
-from ..inducing import InducingBasis, WhitenedPosterior
+from ..inducing import POSTERIORS, InducingBasis
 from ..parameters import Free, Positive, UnitRows
 from ..specs import Diagonal, DiffusionSpec, GPDiffusion, NoDiffusion, Wishart
 from .base import AbstractField
@@ -30,7 +31,7 @@ def build(
     if isinstance(spec, Diagonal):
         return ConstantNoiseField(basis, drift_mean, Positive.of([spec.white] * dim), is_time_dependent)
     if isinstance(spec, GPDiffusion):
-        return GPField(basis, WhitenedPosterior.prior(dim, basis.n_inducing), is_time_dependent)
+        return GPField(basis, POSTERIORS[spec.posterior].prior(dim, basis.n_inducing), is_time_dependent)
     if isinstance(spec, Wishart):
         return _build_wishart(spec, basis, dim, key, is_time_dependent)
     raise TypeError(f"no field is known for the diffusion spec {spec!r}.")
@@ -41,13 +42,13 @@ def _build_wishart(spec, basis, dim, key, is_time_dependent) -> WishartField:
     dof = rank if spec.dof is None else spec.dof
     is_shared = spec.columns == "shared"
     k_mean, k_scale = jax.random.split(key)
-    posterior = WhitenedPosterior.prior(rank if is_shared else rank * dof, basis.n_inducing)
+    posterior = POSTERIORS[spec.posterior].prior(rank if is_shared else rank * dof, basis.n_inducing)
     mean = DIFFUSION_MEAN_SD * jax.random.normal(k_mean, posterior.mean.shape)
     L = _initial_scale(k_scale, dim, rank)
     return WishartField(
         basis,
         jnp.zeros((dim, basis.n_inducing)),
-        WhitenedPosterior(mean, posterior.sqrt),
+        eqx.tree_at(lambda q: q.mean, posterior, mean),
         UnitRows(L) if spec.unit_rows else Free(L),
         None if spec.white is None else Positive.of([spec.white] * dim),
         dof,

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..inducing import InducingBasis, PreparedBasis, PreparedPosterior, WhitenedPosterior
+from ..inducing import AbstractPosterior, InducingBasis, PreparedBasis, PreparedPosterior
 from .base import AbstractField, FieldValues, PreparedField, refuse_pathwise, safe_sqrt, with_time
 
 
@@ -47,13 +47,13 @@ class PreparedGPField(PreparedField):
 
 
 class GPField(AbstractField):
-    """q(v_f) = N(m, R Rᵀ), full R for each dimension: μ = aᵀm, Σ = diag(k − aᵀa + ‖Rᵀa‖²).
+    """q(v_f) = N(m, R Rᵀ) for each dimension: μ = aᵀm, Σ = diag(k − aᵀa + ‖Rᵀa‖²).
 
     The KL of f is counted once, with the drift; there is no separate term for Σ.
     """
 
     basis: InducingBasis
-    posterior: WhitenedPosterior
+    posterior: AbstractPosterior
     is_time_dependent: bool = eqx.field(static=True)
 
     def prepare(self, dtype=None):

@@ -15,11 +15,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..inducing import (
+    AbstractPosterior,
     InducingBasis,
     PathwiseDraw,
     PreparedBasis,
     PreparedPosterior,
-    WhitenedPosterior,
     draw_pathwise,
 )
 from ..parameters import AbstractParameter, Positive
@@ -116,7 +116,7 @@ class WishartField(AbstractField):
 
     basis: InducingBasis
     drift_mean: Float[Array, "D M"]
-    posterior: WhitenedPosterior
+    posterior: AbstractPosterior
     scale: AbstractParameter
     white: Positive | None
     dof: int = eqx.field(static=True)
@@ -138,7 +138,7 @@ class WishartField(AbstractField):
         dtype = self.basis.Z.dtype if dtype is None else dtype
         repeats = self.dof if self.has_shared_columns else 1
         means = jnp.repeat(self.posterior.mean, repeats, axis=0)
-        factors = jnp.repeat(self.posterior.sqrt.value, repeats, axis=0)
+        factors = jnp.repeat(self.posterior.factors(), repeats, axis=0)
         J = draw_pathwise(key, self.basis, self.basis.prepare(dtype), means, factors)
         return DrawnWishart(
             self.drift_mean.T.astype(dtype), J, *self._scale_and_white(dtype), self.dof, self.is_time_dependent

@@ -77,7 +77,7 @@ def sample_latent(gp: SparseGP, X: Float[Array, "N D"], key: PRNGKeyArray) -> Fl
     elsewhere.
     """
     try:
-        draw = draw_pathwise(key, gp.basis, gp.basis.prepare(), gp.posterior.mean, gp.posterior.sqrt.value)
+        draw = draw_pathwise(key, gp.basis, gp.basis.prepare(), gp.posterior.mean, gp.posterior.factors())
     except OptionError:  # raised by kernels without random features, while tracing
         return draw_jointly(key, gp, X)
     return draw(X)

@@ -33,6 +33,7 @@ class StepSettings:
     n_samples: int
     flow_dtype: str
     is_natural: bool
+    average: str = "log"
 
 
 class Rates(eqx.Module):
@@ -98,6 +99,7 @@ def step(
             n_samples=settings.n_samples,
             dtype=jnp.dtype(settings.flow_dtype),
             has_sites=settings.is_natural,
+            average=settings.average,
         )
 
     # One flat vector: Adam, the check and the choice below then compile once and not once for each leaf.

@@ -162,6 +162,7 @@ class _Run:
             n_samples=n_samples,
             flow_dtype=training.flow_dtype,
             is_natural=training.natural_rate is not None,
+            average=training.path_average,
         )
         models = self._refresh_jitter(models)
         state = self._start_states(models, settings)
