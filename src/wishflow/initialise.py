@@ -7,7 +7,9 @@ import warnings
 import jax.numpy as jnp
 import numpy as np
 
-from .objectives import Batch
+from .models.dynamics import Start
+from .objectives import Batch, SeriesBatch, TransitionBatch, WindowBatch
+from .series import Series, Transitions, Windows
 
 KMEANS_ROWS = 10_000
 
@@ -57,3 +59,52 @@ def _filled_up(rows: np.ndarray, n_points: int, rng: np.random.Generator) -> np.
     pairs = rng.integers(len(rows), size=(2, n_points - len(rows)))
     noise = rng.normal(size=(n_points - len(rows), rows.shape[1]))
     return np.concatenate([rows, rows[pairs].mean(axis=0) + 0.1 * noise])
+
+
+# --- time series ----------------------------------------------------------------------------------
+
+RIDGE = 1e-3
+
+
+def imputed(series: Series) -> Series:
+    """The series with holes filled by straight lines in time, ends by the nearest value: for starting values alone."""
+    values = series.values.copy()
+    for column in values.T:
+        is_there = ~np.isnan(column)
+        column[:] = np.interp(series.times, series.times[is_there], column[is_there]) if is_there.any() else 0.0
+    return Series(series.times, values, series.covariates)
+
+
+def ridge_start(transitions: Transitions, has_linear: bool) -> Start:
+    """Regress increments over h on (x, lags, u, 1) with weights h and a small ridge; the residuals' covariance rate.
+
+    Without a linear part only the covariance of the increments is kept.
+    """
+    X, rate, h = transitions.X, transitions.increment / transitions.h[:, None], transitions.h
+    design = np.column_stack([X, np.ones(len(X))])
+    if not has_linear:
+        design = design * 0.0
+    weighted = design * h[:, None]
+    gram = weighted.T @ design + RIDGE * len(X) * np.diag(np.r_[np.ones(X.shape[1]), 1e-6])
+    coefficients = np.linalg.solve(gram, weighted.T @ rate)
+    residual = (rate - design @ coefficients) * np.sqrt(h)[:, None]
+    covariance = residual.T @ residual / max(len(X), 1)
+    # A constant series has no increments at all, and a covariance must have an inverse.
+    floor = 1e-8 * max(np.trace(covariance) / len(covariance), 1e-8)
+    covariance = covariance + floor * np.eye(len(covariance))
+    return Start(*(jnp.asarray(part) for part in (coefficients[:-1].T, coefficients[-1], covariance)))
+
+
+def series_batch(transitions: Transitions | None, windows: Windows | None) -> SeriesBatch:
+    """All items, padded to size classes by repeated ones of weight zero."""
+    return SeriesBatch(_padded(TransitionBatch, transitions), _padded(WindowBatch, windows))
+
+
+def _padded(kind, items):
+    if items is None or not len(items):
+        return None
+    n = len(items)
+    index = np.arange(size_class(n)) % n
+    weights = jnp.asarray((np.arange(len(index)) < n).astype(float))
+    arrays = {name: jnp.asarray(value[index]) for name, value in vars(items).items()}
+    return kind(**arrays, weights=weights, n_data=jnp.asarray(float(n)))

@@ -97,3 +97,79 @@ def _describe_failure(matrix: np.ndarray, scale: float, what: str) -> str:
         remedy = "check the scale of the inputs"
     size = f"{len(matrix)}×{len(matrix)}"
     return f"{what} ({size}) is not positive definite with jitter up to {LAST_JITTER:g}: {cause}; {remedy}."
+
+
+# --- stacks of small matrices, in plain operations ------------------------------------------------
+
+UNROLLED = 20
+
+
+def _small_whitener(matrix: Float[Array, "... K K"]) -> Float[Array, "... K K"]:
+    """W by elimination: row j of W is (e_j − Σ_{i<j} L_ji w_i)/L_jj, L_ji = w_iᵀ K e_j, so no triangular solve is left.
+
+    The rows are K-orthonormal, w_iᵀ K w_j = δ_ij (Gram–Schmidt on the unit vectors); each turn of the loop over j works
+    on the whole stack.
+    """
+    size = matrix.shape[-1]
+    identity = jnp.eye(size, dtype=matrix.dtype)
+
+    def row(j, W):
+        column = jnp.take(matrix, j, axis=-1)
+        along = jnp.einsum("...ik,...k->...i", W, column)  # L_ji for i < j; rows not yet made are zero
+        rest = jnp.take(identity, j, axis=0) - jnp.einsum("...i,...ik->...k", along, W)
+        pivot = jnp.take(column, j, axis=-1) - jnp.sum(along**2, axis=-1)
+        return W.at[..., j, :].set(rest * jax.lax.rsqrt(pivot)[..., None])
+
+    W = jnp.zeros_like(matrix)
+    if size <= UNROLLED:
+        for j in range(size):
+            W = row(j, W)
+        return W
+    return jax.lax.fori_loop(0, size, row, W)
+
+
+@jax.custom_jvp
+def small_whitener(matrix: Float[Array, "... K K"]) -> Float[Array, "... K K"]:
+    """`whitener` for a stack of small matrices without LAPACK, whose batched calls can hang on the CPU."""
+    return _small_whitener(matrix)
+
+
+@small_whitener.defjvp
+def _small_whitener_jvp(primals, tangents):
+    W = small_whitener(*primals)
+    inner = W @ tangents[0] @ jnp.swapaxes(W, -1, -2)
+    half = jnp.tril(inner, -1) + 0.5 * inner * jnp.eye(inner.shape[-1], dtype=inner.dtype)
+    return W, -half @ W
+
+
+def log_det(W: Float[Array, "... K K"]) -> Float[Array, ...]:
+    """log|K| from its whitener: −2 Σ log W_jj."""
+    return -2.0 * jnp.sum(jnp.log(jnp.diagonal(W, axis1=-2, axis2=-1)), -1)
+
+
+def low_rank_log_density(
+    r: Float[Array, "... D"], F: Float[Array, "... D nu"], diagonal: Float[Array, "... D"]
+) -> Float[Array, ...]:
+    """log N(r; 0, B) with B = F Fᵀ + diag(λ): −½ (D log 2π + log|B| + rᵀB⁻¹r).
+
+    For ν < D by Woodbury and the determinant lemma with the small matrix C = I + FᵀΛ⁻¹F; for ν ≥ D with B itself, which
+    is then cheaper and more exact.
+    """
+    D, nu = F.shape[-2:]
+    constant = D * jnp.log(2.0 * jnp.pi)
+    if nu >= D:
+        B = F @ jnp.swapaxes(F, -1, -2) + diagonal[..., None] * jnp.eye(D, dtype=F.dtype)
+        return dense_log_density(r, B)
+    G = F / jnp.sqrt(diagonal)[..., None]
+    z = r / jnp.sqrt(diagonal)
+    W = small_whitener(jnp.swapaxes(G, -1, -2) @ G + jnp.eye(nu, dtype=F.dtype))
+    inner = jnp.einsum("...ij,...dj,...d->...i", W, G, z)
+    log_det_B = jnp.sum(jnp.log(diagonal), -1) + log_det(W)
+    return -0.5 * (constant + log_det_B + jnp.sum(z * z, -1) - jnp.sum(inner * inner, -1))
+
+
+def dense_log_density(r: Float[Array, "... D"], B: Float[Array, "... D D"]) -> Float[Array, ...]:
+    """log N(r; 0, B) for a stack of small covariances."""
+    W = small_whitener(B)
+    white = jnp.einsum("...ij,...j->...i", W, r)
+    return -0.5 * (r.shape[-1] * jnp.log(2.0 * jnp.pi) + log_det(W) + jnp.sum(white * white, -1))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, Scalar
 
+from . import filtering
 from .errors import OptionError
 from .inducing import WhitenedPosterior
 from .likelihoods import GaussianLikelihood
-from .linalg import cholesky, each, inverse_square_root, solve_lower
-from .models import AbstractModel, SparseGPModel
+from .linalg import cholesky, each, inverse_square_root, low_rank_log_density, solve_lower
+from .models import AbstractModel, DynamicsModel, SparseGPModel
 from .parameters import LowerTriangular
 
 
@@ -85,10 +86,12 @@ def bound_of(parts: dict[str, Scalar]) -> Scalar:
     return _weighted(parts, 1.0)
 
 
+# The power of the warm-up weight c by which each penalty is multiplied.
+WARM_UP = {"kl_output": 0, "kl_drift": 2, "kl_diffusion": 1, "kl_white": 1}
+
+
 def _weighted(parts, c):
-    zero = jnp.zeros_like(parts["fit"])
-    kl_drift, kl_diffusion = parts.get("kl_drift", zero), parts.get("kl_diffusion", zero)
-    return parts["fit"] - parts["kl_output"] - c**2 * kl_drift - c * kl_diffusion
+    return parts["fit"] - sum(c**power * parts[name] for name, power in WARM_UP.items() if name in parts)
 
 
 def _sites(model, y, a, mean, variance, weights, key) -> Sites:
@@ -126,6 +129,141 @@ def natural_step(posterior: WhitenedPosterior, sites: Sites, rate: Scalar | floa
 
     means, sqrts = each(one, (posterior.mean, posterior.sqrt.value, sites.curvature.T, sites.target.T))
     return WhitenedPosterior(means, LowerTriangular.of(sqrts))
+
+
+# --- time series ----------------------------------------------------------------------------------
+
+
+class TransitionBatch(eqx.Module):
+    """Single steps: inputs (x, lags, u), increments, lengths; `weights` and `n_data` as in `Batch`."""
+
+    X: Float[Array, "B K"]
+    increment: Float[Array, "B D"]
+    h: Float[Array, " B"]
+    weights: Float[Array, " B"]
+    n_data: Scalar
+
+
+class WindowBatch(eqx.Module):
+    """Windows of ticks (`series.Windows`); `weights` and `n_data` count windows."""
+
+    start: Float[Array, "B pD"]
+    is_known: Bool[Array, "B pD"]
+    h: Float[Array, "B T"]
+    u: Float[Array, "B T U"]
+    y: Float[Array, "B T D"]
+    is_seen: Bool[Array, "B T D"]
+    is_scored: Bool[Array, "B T"]
+    weights: Float[Array, " B"]
+    n_data: Scalar
+
+
+class SeriesBatch(eqx.Module):
+    """What a series is scored on: single steps and windows, either of which may be absent."""
+
+    transitions: TransitionBatch | None
+    windows: WindowBatch | None
+
+
+def negative_transition_bound(
+    model: DynamicsModel,
+    batch: SeriesBatch,
+    key: PRNGKeyArray,
+    *,
+    kl_weight: Scalar | float = 1.0,
+    n_samples: int = 1,
+    dtype: jnp.dtype | None = None,
+    average: str = "log",
+) -> tuple[Scalar, dict[str, Scalar]]:
+    """−(Σ_i E_J log N(y_{i+1}; y_i + hμ, h(LJJᵀLᵀ + Λ)) − penalties) and its parts: an exact bound in J.
+
+    Rows with gaps or holes before them are scored by the belief recursion (`filtering`), with one draw of J.
+    `average` says whether S draws of J are averaged by the log density or by the density (tighter, Burda et al. 2016).
+    """
+    k_steps, k_windows = jax.random.split(key)
+    parts = {"fit": jnp.zeros((), kernel_dtype(model)), **model.field.kl()}
+    if batch.transitions is not None:
+        field = model.field.prepare(dtype)
+        parts["fit"] += _transition_fit(field, batch.transitions, k_steps, n_samples, average)
+    if batch.windows is not None:
+        parts["fit"] += _window_fit(model.field.prepare(), batch.windows, k_windows)
+    return -_weighted(parts, kl_weight), parts
+
+
+def kernel_dtype(model: DynamicsModel) -> jnp.dtype:
+    return model.field.basis.Z.dtype
+
+
+def _transition_fit(field, batch: TransitionBatch, key, n_samples: int, average: str) -> Scalar:
+    exact = batch.increment.dtype  # factorisations of the covariance are not for 32 bits
+    here = field.at(batch.X.astype(field.basis.Z.dtype))
+    h = batch.h[:, None]
+    residual = batch.increment - h * here.drift.astype(exact)
+    white = h * here.white.astype(exact)
+
+    def one(k):
+        F = jnp.sqrt(h)[..., None] * here.factor(k).astype(exact)
+        return low_rank_log_density(residual, F, white)
+
+    log_density = jax.vmap(one)(jax.random.split(key, n_samples))
+    by_row, _ = _over_paths(log_density, average)
+    return batch.n_data / jnp.sum(batch.weights) * jnp.sum(batch.weights * by_row)
+
+
+def _by_tick(batch: WindowBatch):
+    return tuple(jnp.swapaxes(x, 0, 1) for x in (batch.h, batch.u, batch.y, batch.is_seen))
+
+
+def _window_fit(field, batch: WindowBatch, key) -> Scalar:
+    belief = filtering.Belief.start(batch.start, batch.is_known)
+    _, log_density = filtering.run(key, field, belief, *_by_tick(batch))
+    by_window = jnp.sum(jnp.where(batch.is_scored.T, log_density, 0.0), 0)
+    return batch.n_data / jnp.sum(batch.weights) * jnp.sum(batch.weights * by_window)
+
+
+def negative_rollout_bound(
+    model: DynamicsModel,
+    batch: SeriesBatch,
+    key: PRNGKeyArray,
+    *,
+    kl_weight: Scalar | float = 1.0,
+    n_samples: int = 1,
+    dtype: jnp.dtype | None = None,
+    average: str = "log",
+) -> tuple[Scalar, dict[str, Scalar]]:
+    """The paper's objective: simulate freely from the first row of a window, score every row with N(x_t, Σ(x_t) + Λ).
+
+    Σ and Λ are not multiplied by Δ here, and the simulated state already holds the noise: kept for comparison.
+    """
+    windows = batch.windows
+    assert windows is not None
+    field = model.field.prepare(dtype)
+    layout, exact = model.layout, windows.y.dtype
+
+    def path(key):
+        def tick(history, inputs):
+            k, h, u, y, seen, scored = inputs
+            k_step, k_score = jax.random.split(k)
+            here = field.at(layout.row(history, u).astype(field.basis.Z.dtype))
+            noise = here.increment(k_step, 1.0).astype(exact)
+            x = history[:, : layout.dim] + h[:, None] * here.drift.astype(exact) + jnp.sqrt(h)[:, None] * noise
+            history = layout.shift(history, x)
+            there = field.at(layout.row(history, u).astype(field.basis.Z.dtype))
+            mask = seen.astype(exact)
+            F = there.factor(k_score).astype(exact) * mask[..., None]
+            white = jnp.where(seen, there.white.astype(exact), 1.0)
+            # Unseen entries get the density of N(0, 1) at 0, which is taken off again.
+            density = low_rank_log_density(mask * (y - x), F, white)
+            density = density + 0.5 * jnp.log(2.0 * jnp.pi) * jnp.sum(1.0 - mask, -1)
+            return history, jnp.where(scored, density, 0.0)
+
+        inputs = (jax.random.split(key, windows.h.shape[1]), *_by_tick(windows), windows.is_scored.T)
+        return jnp.sum(jax.lax.scan(tick, windows.start, inputs)[1], 0)
+
+    by_window, _ = _over_paths(jax.vmap(path)(jax.random.split(key, n_samples)), average)
+    fit = windows.n_data / jnp.sum(windows.weights) * jnp.sum(windows.weights * by_window)
+    parts = {"fit": fit, **model.field.kl()}
+    return -_weighted(parts, kl_weight), parts
 
 
 # --- the collapsed bound (Titsias 2009), Gaussian likelihood ---------------------------------

@@ -310,6 +310,36 @@ class FlowSpec(Spec):
             )
 
 
+DRIFTS = ("linear+gp", "gp", "linear", "none")
+
+
+@dataclasses.dataclass(frozen=True)
+class DynamicsSpec(Spec):
+    """A time series as an SDE: dx = μ(x, lags, u) dt + √(Σ(x, u) + Λ) dB (design, sections 1 and 4).
+
+    `drift` says which parts μ has; `white_noise` whether Λ is constant or depends on the state; `step` is the longest
+    Euler step in units of time (the median gap); gaps above `max_gap` steps cut the series.
+    """
+
+    kernel: KernelSpec = RBF()
+    drift: str = "linear+gp"
+    diffusion: DiffusionSpec = Wishart(rank=10, unit_rows=False)
+    white_noise: str = "constant"
+    lags: int = 1
+    step: float = 1.0
+    max_gap: float = 24.0
+    objective: str = "transition"
+
+    def __post_init__(self) -> None:
+        for name, known in (
+            ("drift", DRIFTS),
+            ("white_noise", ("constant", "state")),
+            ("objective", ("transition", "rollout")),
+        ):
+            if getattr(self, name) not in known:
+                raise unknown_option(name, getattr(self, name), known)
+
+
 # --- training --------------------------------------------------------------------------------
 
 
@@ -317,12 +347,13 @@ class FlowSpec(Spec):
 class TrainingSpec(Spec):
     """How a model is trained. All numbers are in standardised units.
 
-    The flow is preceded by a warm start of the output GP alone (`sgp_iter` where there is no flow): `warm_iter`
-    iterations of L-BFGS on the collapsed bound where `collapsed` is set, the likelihood is Gaussian and N ≤
-    `collapsed_limit`; otherwise of stochastic steps at `warm_rate`. `natural_rate` is the step γ of natural gradients
-    for q of the output (None: Adam for it too). `decay` is the part of the iterations over which the rate falls to zero
-    by a cosine; `tolerance` (nats per row and 100 iterations) ends the constant part early once the bound no longer
-    rises.
+    The flow is preceded by a warm start of the output GP alone: `warm_iter` iterations of L-BFGS on the collapsed bound
+    where `collapsed` is set, the likelihood is Gaussian and N ≤ `collapsed_limit`; otherwise of stochastic steps at
+    `warm_rate`. Where there is no flow that is the whole fit, with `sgp_iter` iterations from `sgp_lengthscale`.
+    `natural_rate` is the step γ of natural gradients for q of the output (None: Adam for it too). `decay` is the part of
+    the iterations over which the rate falls to zero by a cosine; `tolerance` (nats per row and 100 iterations) ends the
+    constant part early once the bound no longer rises. `path_average` says what is averaged over `n_train_samples` paths
+    (`objectives.negative_bound`).
     """
 
     max_iter: int
@@ -342,6 +373,7 @@ class TrainingSpec(Spec):
     tolerance: float = 0.0
     flow_dtype: str = "float32"
     output_lengthscale: float = 2.0
+    sgp_lengthscale: float = 2.0
     output_variance: float = 1.0
     noise_variance: float = 0.1
     field_lengthscale: float = 2.0
@@ -393,11 +425,13 @@ def fast_preset(n_rows: int, n_inputs: int) -> TrainingSpec:
         n_steps=5,
         n_train_samples=1,
         warm_iter=20,
-        sgp_iter=500,
+        sgp_iter=400,
         warm_rate=2e-2,
         kl_warmup=max_iter // 2,
         decay=0.5,
         output_lengthscale=scale,
+        # Up to 16 inputs 2, as in the paper; for many inputs all rows would then be strangers to each other.
+        sgp_lengthscale=min(scale, max(2.0, 0.5 * scale)),
         output_variance=1.0,
         noise_variance=0.1,
         field_lengthscale=scale,

@@ -13,6 +13,7 @@ from wishflow import specs
 from wishflow.callbacks import Callback, EarlyStop
 from wishflow.initialise import inducing_points, padded_batch, size_class
 from wishflow.training import Problem, chunk, train
+from wishflow.training.steps import RowSteps, next_rows, shuffled
 
 SMALL = dataclasses.replace(
     specs.fast_preset(60, 2), max_iter=6, kl_warmup=3, warm_iter=4, sgp_iter=4, n_steps=2, batch_size=64
@@ -84,7 +85,7 @@ def test_a_flat_bound_ends_training_by_convergence():
 
 
 def test_steps_that_are_not_finite_are_skipped_and_the_last_good_state_is_kept():
-    settings = chunk.StepSettings(64, 1, "float32", True)
+    settings = RowSteps(1, "float32", True, "log", 64)
     (trained,) = train([problem()])
     model = jax.tree.map(jnp.asarray, trained.model)
     data = padded_batch(problem().X, problem().y)
@@ -122,8 +123,8 @@ def test_padding_repeats_rows_with_weight_zero():
 
 def test_a_minibatch_pass_sees_every_row_once():
     data = padded_batch(np.arange(100.0)[:, None], np.zeros((100, 1)))
-    order = chunk._shuffled(jax.random.key(3), data)
-    seen = np.concatenate([np.asarray(chunk._rows(data, order, jnp.asarray(i), 25).X)[:, 0] for i in range(4)])
+    order = shuffled(jax.random.key(3), data.weights)
+    seen = np.concatenate([np.asarray(next_rows(data, order, jnp.asarray(i), 25).X)[:, 0] for i in range(4)])
     assert sorted(seen) == list(range(100))
 
 

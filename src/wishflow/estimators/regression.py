@@ -142,7 +142,10 @@ class SparseGPRegressor(ModelRegressor):
     def _training(self, n_rows, n_inputs):
         """There is only the phase of the output GP here, so `max_iter` and `learning_rate` are those of that phase."""
         training = super()._training(n_rows, n_inputs)
-        changes: dict[str, Any] = {"warm_iter": training.sgp_iter}
+        changes: dict[str, Any] = {
+            "warm_iter": training.sgp_iter,
+            "output_lengthscale": training.sgp_lengthscale,
+        }
         if self.max_iter is not None:
             changes["warm_iter"] = training.max_iter
         if self.learning_rate is not None:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from ..errors import OptionError
-from ..inducing import SparseGP, draw_jointly, draw_pathwise
+from ..inducing import InducingBasis, SparseGP, draw_jointly, draw_pathwise
 from ..likelihoods import AbstractLikelihood
 
 
@@ -32,6 +32,14 @@ class AbstractModel(eqx.Module):
     @abc.abstractmethod
     def path_kl(self) -> dict[str, Scalar]:
         """Penalties of the way there, by name."""
+
+    def bases(self) -> list[InducingBasis]:
+        """The inducing bases, for the choice of their jitter."""
+        return [self.output.basis]
+
+    def noise_summary(self) -> Scalar:
+        """One number for the observation noise."""
+        return self.likelihood.noise_summary()
 
     @abc.abstractmethod
     def summary(self) -> dict[str, Scalar]:

@@ -54,6 +54,9 @@ class FlowModel(AbstractModel):
     def path_kl(self):
         return self.field.kl()
 
+    def bases(self):
+        return [self.output.basis, *([self.field.basis] if hasattr(self.field, "basis") else [])]
+
     def summary(self):
         return self.field.summary()
 

@@ -1,5 +1,7 @@
 """Training: pure compiled chunks of steps, and the loop on the host around them."""
 
 from .loop import Problem as Problem
+from .loop import SeriesProblem as SeriesProblem
 from .loop import Trained as Trained
 from .loop import train as train
+from .loop import train_series as train_series

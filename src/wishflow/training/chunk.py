@@ -6,7 +6,6 @@ of the program: one compilation serves a whole fit, whatever its length and sche
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -16,24 +15,12 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
-from ..inducing import InducingBasis
-from ..models import AbstractModel
-from ..objectives import Batch, bound_of, natural_step, negative_bound
+from ..objectives import bound_of, natural_step
 from ..runtime import compiled
+from .steps import AbstractSteps
 
 CHUNK = 500
 OPTIMISER = optax.scale_by_adam()
-
-
-@dataclasses.dataclass(frozen=True)
-class StepSettings:
-    """What a step compiles in."""
-
-    batch_size: int
-    n_samples: int
-    flow_dtype: str
-    is_natural: bool
-    average: str = "log"
 
 
 class Rates(eqx.Module):
@@ -47,30 +34,25 @@ class Rates(eqx.Module):
 class TrainState(eqx.Module):
     """What is carried from step to step."""
 
-    model: AbstractModel
+    model: Any
     optimiser: PyTree
     key: PRNGKeyArray
     skipped: Int[Array, ""]
 
 
-def trainable(model: AbstractModel, settings: StepSettings) -> PyTree:
+def trainable(model: Any, steps: AbstractSteps) -> PyTree:
     """Which leaves Adam moves: all but jitters, and but q of the output where natural gradients move it."""
     mask = jax.tree.map(lambda leaf: True, model)
-    mask = eqx.tree_at(lambda m: [b.jitter for b in bases(m)], mask, replace_fn=lambda _: False)
-    if settings.is_natural:
+    mask = eqx.tree_at(lambda m: [b.jitter for b in m.bases()], mask, replace_fn=lambda _: False)
+    if steps.is_natural:
         frozen = jax.tree.map(lambda leaf: False, model.output.posterior)
         mask = eqx.tree_at(lambda m: m.output.posterior, mask, frozen)
     return mask
 
 
-def bases(model: Any) -> list[InducingBasis]:
-    """The inducing bases of a model: the output's, and the field's where there is one."""
-    return [model.output.basis] + ([model.field.basis] if hasattr(model, "field") else [])
-
-
-def start_state(model: AbstractModel, key: PRNGKeyArray, settings: StepSettings) -> TrainState:
+def start_state(model: Any, key: PRNGKeyArray, steps: AbstractSteps) -> TrainState:
     """The state before the first step."""
-    parameters, _ = eqx.partition(model, trainable(model, settings))
+    parameters, _ = eqx.partition(model, trainable(model, steps))
     return TrainState(model, OPTIMISER.init(ravel_pytree(parameters)[0]), key, jnp.zeros((), jnp.int32))
 
 
@@ -83,70 +65,43 @@ def _choose(condition: Bool[Array, ""], new: PyTree, old: PyTree) -> PyTree:
 
 
 def step(
-    state: TrainState, batch: Batch, rate: Scalar, natural_rate: Scalar, kl_weight: Scalar, settings: StepSettings
+    state: TrainState, batch: PyTree, rate: Scalar, natural_rate: Scalar, kl_weight: Scalar, steps: AbstractSteps
 ) -> tuple[TrainState, dict[str, Scalar]]:
     """One step. A step whose bound, gradient or new state is not finite is not taken, and counted."""
     key, k_step = jax.random.split(state.key)
-    parameters, fixed = eqx.partition(state.model, trainable(state.model, settings))
+    parameters, fixed = eqx.partition(state.model, trainable(state.model, steps))
 
     def loss(parameters):
-        model = eqx.combine(parameters, fixed)
-        return negative_bound(
-            model,
-            batch,
-            k_step,
-            kl_weight=kl_weight,
-            n_samples=settings.n_samples,
-            dtype=jnp.dtype(settings.flow_dtype),
-            has_sites=settings.is_natural,
-            average=settings.average,
-        )
+        return steps.loss(eqx.combine(parameters, fixed), batch, k_step, kl_weight)
 
     # One flat vector: Adam, the check and the choice below then compile once and not once for each leaf.
     vector, unravel = ravel_pytree(parameters)
     (_, (parts, sites)), gradient = jax.value_and_grad(loss, has_aux=True)(parameters)
     direction, optimiser = OPTIMISER.update(ravel_pytree(gradient)[0], state.optimiser)
     moved = vector - rate * direction
-    posterior = state.model.output.posterior
-    if settings.is_natural:
-        posterior = natural_step(posterior, sites, natural_rate)
+    before = state.model.output.posterior if steps.is_natural else None
+    posterior = natural_step(before, sites, natural_rate) if before is not None else None
     is_good = _is_finite((moved, optimiser.nu, posterior, parts))
-    moved, optimiser, posterior = _choose(
-        is_good, (moved, optimiser, posterior), (vector, state.optimiser, state.model.output.posterior)
-    )
+    moved, optimiser, posterior = _choose(is_good, (moved, optimiser, posterior), (vector, state.optimiser, before))
     model = eqx.combine(unravel(moved), fixed)
-    if settings.is_natural:
+    if posterior is not None:
         model = eqx.tree_at(lambda m: m.output.posterior, model, posterior)
-    report = {**parts, "bound": bound_of(parts), "noise": model.likelihood.noise_summary(), **model.summary()}
+    report = {**parts, "bound": bound_of(parts), "noise": model.noise_summary(), **model.summary()}
     report["skipped"] = 1.0 - is_good
     return TrainState(model, optimiser, key, jnp.where(is_good, 0, state.skipped + 1)), report
 
 
-def _shuffled(key: PRNGKeyArray, data: Batch) -> Int[Array, " N"]:
-    """The rows in random order, padding last."""
-    return jnp.argsort(jnp.where(data.weights > 0, jax.random.uniform(key, data.weights.shape), 2.0))
-
-
-def _rows(data: Batch, order: Int[Array, " N"], i: Int[Array, ""], batch_size: int) -> Batch:
-    """The i-th batch of a chunk: all rows where they fit, otherwise the next block of the shuffled rows, cyclically."""
-    if batch_size >= data.X.shape[0]:
-        return data
-    start = i * batch_size
-    index = order[(start + jnp.arange(batch_size)) % data.n_data.astype(int)]
-    return Batch(data.X[index], data.y[index], data.weights[index], data.n_data)
-
-
 def run_steps(
-    state: TrainState, data: Batch, rates: Rates, n: Int[Array, ""], settings: StepSettings
+    state: TrainState, data: PyTree, rates: Rates, n: Int[Array, ""], steps: AbstractSteps
 ) -> tuple[TrainState, dict[str, Float[Array, " chunk"]]]:
     """n ≤ CHUNK steps and their reports (NaN past n)."""
     k_order, key = jax.random.split(state.key)
     state = eqx.tree_at(lambda s: s.key, state, key)
-    order = _shuffled(k_order, data)
+    order = steps.shuffle(k_order, data)
 
     def one(state, i):
-        batch = _rows(data, order, i, settings.batch_size)
-        return step(state, batch, rates.adam[i], rates.natural[i], rates.kl_weight[i], settings)
+        batch = steps.batch(data, order, i)
+        return step(state, batch, rates.adam[i], rates.natural[i], rates.kl_weight[i], steps)
 
     def body(i, carry):
         state, records = carry
@@ -159,14 +114,14 @@ def run_steps(
 
 
 @compiled
-def train_chunk(state, data, rates, n, settings):
+def train_chunk(state, data, rates, n, steps):
     """`run_steps` for one model, compiled."""
-    return run_steps(state, data, rates, n, settings)
+    return run_steps(state, data, rates, n, steps)
 
 
 @compiled
-def train_chunk_many(states, data, rates, n, settings):
+def train_chunk_many(states, data, rates, n, steps):
     """`run_steps` for many models of equal shape in one program (accelerators; on the CPU batched factorisations can
     hang).
     """
-    return jax.vmap(lambda s, d, r: run_steps(s, d, r, n, settings))(states, data, rates)
+    return jax.vmap(lambda s, d, r: run_steps(s, d, r, n, steps))(states, data, rates)

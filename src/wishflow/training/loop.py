@@ -23,16 +23,22 @@ from jaxtyping import PyTree
 from .. import linalg
 from ..callbacks import CallbackList, ChunkEvent
 from ..errors import FactorisationError
+from ..fields.dynamic import Layout
 from ..inducing import kernel_matrix_on_host
-from ..initialise import inducing_points, padded_batch, size_class
-from ..models import AbstractModel, flow, sparse_gp
+from ..initialise import inducing_points, padded_batch, series_batch, size_class
+from ..models import dynamics, flow, sparse_gp
+from ..models.dynamics import Start
 from ..runtime import on_accelerator
-from ..specs import FlowSpec, Gaussian, SparseGPSpec, TrainingSpec
+from ..series import Transitions, Windows
+from ..specs import DynamicsSpec, FlowSpec, Gaussian, SparseGPSpec, TrainingSpec
 from . import chunk, collapsed
 from .schedule import Convergence, rates_from
+from .steps import AbstractSteps, RowSteps, SeriesSteps
 
 STEPS_PER_CHUNK = 100
 SKIPPED_LIMIT = 20
+# A window of ticks costs about as much as this many single transitions.
+WINDOWS_SHARE = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,10 +55,30 @@ class Problem:
 
 
 @dataclasses.dataclass(frozen=True)
+class SeriesProblem:
+    """A time series to train on: the items it is scored on, where training starts, and the inducing points."""
+
+    spec: DynamicsSpec
+    training: TrainingSpec
+    layout: Layout
+    transitions: Transitions
+    windows: Windows
+    start: Start
+    Z: np.ndarray
+    seed: int
+    learning_rate: float | Callable | None = None
+    model: Any = None
+
+    @property
+    def n_items(self) -> int:
+        return len(self.transitions) + int(self.windows.is_scored.sum())
+
+
+@dataclasses.dataclass(frozen=True)
 class Trained:
     """A trained model, its history (one row for each iteration) and how training ended."""
 
-    model: AbstractModel
+    model: Any
     history: pd.DataFrame
     n_iter: int
     status: str
@@ -62,27 +88,147 @@ def train(problems: list[Problem], callbacks: Any = None) -> list[Trained]:
     """Train every problem; those of one call must have models of equal shape where they are trained together."""
     with CallbackList(callbacks) as calls:
         if on_accelerator() and len(problems) > 1:
-            return _Run(problems, calls, range(len(problems)), len(problems)).run()
-        runs = [_Run([problem], calls, [i], len(problems)) for i, problem in enumerate(problems)]
+            return _RowsRun(problems, calls, range(len(problems)), len(problems)).run()
+        runs = [_RowsRun([problem], calls, [i], len(problems)) for i, problem in enumerate(problems)]
         return [run.run()[0] for run in runs]
+
+
+def train_series(problem: SeriesProblem, callbacks: Any = None) -> Trained:
+    """Train one model of a time series."""
+    with CallbackList(callbacks) as calls:
+        return _SeriesRun(problem, calls).run()[0]
 
 
 class _Run:
     """One group on its way through the phases; `models` is stacked where there are several."""
 
-    def __init__(self, problems: list[Problem], calls: CallbackList, indices: Any, n_models: int) -> None:
+    def __init__(self, problems: list[Any], calls: CallbackList, indices: Any, n_models: int) -> None:
         first = problems[0]
-        n_rows = size_class(max(len(p.X) for p in problems))
         self.problems, self.calls, self.indices, self.n_models = problems, calls, list(indices), n_models
         self.spec, self.training = first.spec, first.training
         self.is_many = len(problems) > 1
-        self.data = self._stack([padded_batch(p.X, p.y, n_rows) for p in problems])
-        self.Z = [inducing_points(p.X, p.n_inducing, p.seed) for p in problems]
         self.records: list[list[pd.DataFrame]] = [[] for _ in problems]
         self.status = ["reached max_iter"] * len(problems)
         self.started = time.perf_counter()
+        self.data: PyTree = None
+        self.n_rows = np.zeros(len(problems))
 
-    # --- phases ---
+    def _stochastic_phase(
+        self, models: PyTree, phase: str, n_iter: int, peak: float | Callable, steps: AbstractSteps
+    ) -> PyTree:
+        training, n_models = self.training, len(self.problems)
+        models = self._refresh_jitter(models)
+        state = self._start_states(models, steps)
+        run = chunk.train_chunk_many if self.is_many else chunk.train_chunk
+        self.calls.on_start(phase, n_iter)
+        self.status = ["reached max_iter"] * n_models
+        position, done = np.zeros(n_models, int), 0
+        watch = Convergence(training, n_iter, self.n_rows)
+        while (position < n_iter).any():
+            n = int(min(STEPS_PER_CHUNK, (n_iter - position).max()))
+            rates = self._stack([rates_from(training, peak, n_iter, p + np.arange(n)) for p in position])
+            state, records = run(state, self.data, rates, jnp.asarray(n), steps)
+            position, done = position + n, done + n
+            stop = self._report(phase, done, n_iter, records, n)
+            bound = np.nanmean(np.asarray(records["bound"]).reshape(n_models, -1)[:, :n], axis=1)
+            moved = watch.advance(position, bound)
+            self._note_convergence(position, moved, n_iter)
+            state, is_stuck = self._mend(state)
+            position = np.where(stop | is_stuck, n_iter, moved)
+        return state.model
+
+    # --- parts of a phase ---
+
+    def _note_convergence(self, before: np.ndarray, after: np.ndarray, n_iter: int) -> None:
+        for i in np.flatnonzero((after >= n_iter) & (before < n_iter)):
+            self.status[i] = "converged"
+
+    def _start_states(self, models: PyTree, steps: AbstractSteps) -> chunk.TrainState:
+        keys = [jax.random.key(p.seed) for p in self.problems]
+        states = [chunk.start_state(m, k, steps) for m, k in zip(self._unstack(models), keys, strict=True)]
+        return self._stack(states)
+
+    def _report(self, phase: str, step: int, n_steps: int, records: Any, n: int) -> np.ndarray:
+        """Keep the records, tell the callbacks; which models a callback asked to stop."""
+        stop = np.zeros(len(self.problems), bool)
+        seconds = time.perf_counter() - self.started
+        for i, index in enumerate(self.indices):
+            mine = {k: (np.asarray(v)[i] if self.is_many else np.asarray(v))[:n] for k, v in records.items()}
+            frame = pd.DataFrame({"phase": phase, "step": np.arange(step - n, step), **mine})
+            self.records[i].append(frame.assign(seconds=seconds))
+            shown = {**mine, "noise": np.sqrt(mine["noise"])}
+            event = ChunkEvent(phase, step, n_steps, shown, seconds, index, self.n_models)
+            stop[i] = bool(self.calls.on_chunk(event))
+            if stop[i]:
+                self.status[i] = "stopped by a callback"
+        return stop
+
+    def _mend(self, state: chunk.TrainState) -> tuple[chunk.TrainState, np.ndarray]:
+        """After skipped steps choose the jitter anew; a model that still takes no step keeps its last good state."""
+        skipped = np.asarray(state.skipped).reshape(-1)
+        if not skipped.any():
+            return state, np.zeros(len(skipped), bool)
+        is_stuck = skipped >= SKIPPED_LIMIT
+        before = [np.asarray(b.jitter) for b in state.model.bases()]
+        try:
+            state = eqx.tree_at(lambda s: s.model, state, self._refresh_jitter(state.model))
+        except FactorisationError:
+            return state, self._give_up(is_stuck)
+        after = [np.asarray(b.jitter) for b in state.model.bases()]
+        is_mended = np.any([np.reshape(a != b, -1) for a, b in zip(after, before, strict=True)], axis=0)
+        return state, self._give_up(is_stuck & ~is_mended)
+
+    def _give_up(self, is_stuck: np.ndarray) -> np.ndarray:
+        for i in np.flatnonzero(is_stuck):
+            self.status[i] = "stopped: the last steps were not finite; the last good state was kept"
+            warnings.warn(
+                f"training of model {self.indices[i]} {self.status[i]}; "
+                "lower learning_rate or check the scale of the data.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return is_stuck
+
+    def _refresh_jitter(self, models: PyTree) -> PyTree:
+        """The smallest jitter that factorises each Kzz, never below the one the model was built with."""
+        refreshed = []
+        for model in self._unstack(models):
+            jitters = []
+            for basis in model.bases():
+                Kzz, scale = kernel_matrix_on_host(basis)
+                needed = linalg.choose_jitter(Kzz, scale, f"Kzz of {basis.n_inducing} inducing points")
+                jitters.append(jnp.asarray(max(needed, float(basis.jitter)), basis.jitter.dtype))
+            refreshed.append(eqx.tree_at(lambda m: [b.jitter for b in m.bases()], model, jitters))
+        return self._stack(refreshed)
+
+    def _package(self, models: PyTree) -> list[Trained]:
+        """Models with NumPy leaves: they pickle and stay float64 whatever JAX is set to."""
+        trained = []
+        for model, frames, status in zip(self._unstack(models), self.records, self.status, strict=True):
+            history = pd.concat(frames, ignore_index=True)
+            trained.append(Trained(jax.tree.map(np.asarray, model), history, len(history), status))
+        return trained
+
+    # --- one or many ---
+
+    def _stack(self, trees: list[PyTree]) -> PyTree:
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees) if self.is_many else trees[0]
+
+    def _unstack(self, tree: PyTree) -> list[PyTree]:
+        if not self.is_many:
+            return [tree]
+        return [jax.tree.map(lambda leaf, i=i: leaf[i], tree) for i in range(len(self.problems))]
+
+
+class _RowsRun(_Run):
+    """Regression and classification: a sparse GP, then the flow."""
+
+    def __init__(self, problems: list[Problem], calls: CallbackList, indices: Any, n_models: int) -> None:
+        super().__init__(problems, calls, indices, n_models)
+        n_rows = size_class(max(len(p.X) for p in problems))
+        self.data = self._stack([padded_batch(p.X, p.y, n_rows) for p in problems])
+        self.n_rows = np.array([len(p.X) for p in problems])
+        self.Z = [inducing_points(p.X, p.n_inducing, p.seed) for p in problems]
 
     def run(self) -> list[Trained]:
         base = SparseGPSpec(self.spec.kernel, self.spec.likelihood)
@@ -102,7 +248,7 @@ class _Run:
         # Where there is no flow this phase is the whole fit, and a user's schedule is its rate.
         schedule = self.problems[0].learning_rate if phase == "fit" else None
         rate = training.warm_rate if schedule is None else schedule
-        return self._stochastic_phase(models, phase, training.warm_iter, rate, n_samples=1)
+        return self._stochastic_phase(models, phase, training.warm_iter, rate, self._steps(1))
 
     def _flow_phase(self, models: PyTree) -> PyTree:
         spec, starts = self.spec, self._unstack(models)
@@ -115,7 +261,7 @@ class _Run:
         )
         training = self.training
         rate = training.learning_rate if self.problems[0].learning_rate is None else self.problems[0].learning_rate
-        return self._stochastic_phase(flows, "flow", training.max_iter, rate, training.n_train_samples)
+        return self._stochastic_phase(flows, "flow", training.max_iter, rate, self._steps(training.n_train_samples))
 
     def _collapsed_phase(self, models: PyTree, phase: str, n_iter: int) -> PyTree:
         models = self._refresh_jitter(models)
@@ -152,121 +298,40 @@ class _Run:
             self.status = ["converged" if is_converged else "stopped by a callback"]
         return collapsed.collapsed_end(self._refresh_jitter(model), self.data)
 
-    def _stochastic_phase(
-        self, models: PyTree, phase: str, n_iter: int, peak: float | Callable, n_samples: int
-    ) -> PyTree:
-        training, n_models = self.training, len(self.problems)
-        n_rows = np.asarray(self.data.n_data).reshape(-1)
-        settings = chunk.StepSettings(
-            batch_size=self._batch_size(),
-            n_samples=n_samples,
-            flow_dtype=training.flow_dtype,
-            is_natural=training.natural_rate is not None,
-            average=training.path_average,
-        )
-        models = self._refresh_jitter(models)
-        state = self._start_states(models, settings)
-        run = chunk.train_chunk_many if self.is_many else chunk.train_chunk
-        self.calls.on_start(phase, n_iter)
-        self.status = ["reached max_iter"] * n_models
-        position, done = np.zeros(n_models, int), 0
-        watch = Convergence(training, n_iter, n_rows)
-        while (position < n_iter).any():
-            n = int(min(STEPS_PER_CHUNK, (n_iter - position).max()))
-            rates = self._stack([rates_from(training, peak, n_iter, p + np.arange(n)) for p in position])
-            state, records = run(state, self.data, rates, jnp.asarray(n), settings)
-            position, done = position + n, done + n
-            stop = self._report(phase, done, n_iter, records, n)
-            bound = np.nanmean(np.asarray(records["bound"]).reshape(n_models, -1)[:, :n], axis=1)
-            moved = watch.advance(position, bound)
-            self._note_convergence(position, moved, n_iter)
-            state, is_stuck = self._mend(state)
-            position = np.where(stop | is_stuck, n_iter, moved)
-        return state.model
-
-    # --- parts of a phase ---
-
-    def _note_convergence(self, before: np.ndarray, after: np.ndarray, n_iter: int) -> None:
-        for i in np.flatnonzero((after >= n_iter) & (before < n_iter)):
-            self.status[i] = "converged"
+    def _steps(self, n_samples: int) -> RowSteps:
+        training = self.training
+        is_natural = training.natural_rate is not None
+        return RowSteps(n_samples, training.flow_dtype, is_natural, training.path_average, self._batch_size())
 
     def _batch_size(self) -> int:
         """The whole data where they fit, so that the size class of the rows is the size of the batch."""
         n_rows = self.data.X.shape[-2]
         return n_rows if max(len(p.X) for p in self.problems) <= self.training.batch_size else self.training.batch_size
 
-    def _start_states(self, models: PyTree, settings: chunk.StepSettings) -> chunk.TrainState:
-        keys = [jax.random.key(p.seed) for p in self.problems]
-        states = [chunk.start_state(m, k, settings) for m, k in zip(self._unstack(models), keys, strict=True)]
-        return self._stack(states)
 
-    def _report(self, phase: str, step: int, n_steps: int, records: Any, n: int) -> np.ndarray:
-        """Keep the records, tell the callbacks; which models a callback asked to stop."""
-        stop = np.zeros(len(self.problems), bool)
-        seconds = time.perf_counter() - self.started
-        for i, index in enumerate(self.indices):
-            mine = {k: (np.asarray(v)[i] if self.is_many else np.asarray(v))[:n] for k, v in records.items()}
-            frame = pd.DataFrame({"phase": phase, "step": np.arange(step - n, step), **mine})
-            self.records[i].append(frame.assign(seconds=seconds))
-            shown = {**mine, "noise": np.sqrt(mine["noise"])}
-            event = ChunkEvent(phase, step, n_steps, shown, seconds, index, self.n_models)
-            stop[i] = bool(self.calls.on_chunk(event))
-            if stop[i]:
-                self.status[i] = "stopped by a callback"
-        return stop
+class _SeriesRun(_Run):
+    """A time series: one phase on transitions and windows."""
 
-    def _mend(self, state: chunk.TrainState) -> tuple[chunk.TrainState, np.ndarray]:
-        """After skipped steps choose the jitter anew; a model that still takes no step keeps its last good state."""
-        skipped = np.asarray(state.skipped).reshape(-1)
-        if not skipped.any():
-            return state, np.zeros(len(skipped), bool)
-        is_stuck = skipped >= SKIPPED_LIMIT
-        before = [np.asarray(b.jitter) for b in chunk.bases(state.model)]
-        try:
-            state = eqx.tree_at(lambda s: s.model, state, self._refresh_jitter(state.model))
-        except FactorisationError:
-            return state, self._give_up(is_stuck)
-        after = [np.asarray(b.jitter) for b in chunk.bases(state.model)]
-        is_mended = np.any([np.reshape(a != b, -1) for a, b in zip(after, before, strict=True)], axis=0)
-        return state, self._give_up(is_stuck & ~is_mended)
+    def __init__(self, problem: SeriesProblem, calls: CallbackList) -> None:
+        super().__init__([problem], calls, [0], 1)
+        is_rollout = problem.spec.objective == "rollout"
+        self.data = series_batch(None if is_rollout else problem.transitions, problem.windows)
+        self.n_rows = np.array([problem.n_items])
 
-    def _give_up(self, is_stuck: np.ndarray) -> np.ndarray:
-        for i in np.flatnonzero(is_stuck):
-            self.status[i] = "stopped: the last steps were not finite; the last good state was kept"
-            warnings.warn(
-                f"training of model {self.indices[i]} {self.status[i]}; "
-                "lower learning_rate or check the scale of the data.",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-        return is_stuck
-
-    def _refresh_jitter(self, models: PyTree) -> PyTree:
-        """The smallest jitter that factorises each Kzz, never below the one the model was built with."""
-        refreshed = []
-        for model in self._unstack(models):
-            jitters = []
-            for basis in chunk.bases(model):
-                Kzz, scale = kernel_matrix_on_host(basis)
-                needed = linalg.choose_jitter(Kzz, scale, f"Kzz of {basis.n_inducing} inducing points")
-                jitters.append(jnp.asarray(max(needed, float(basis.jitter)), basis.jitter.dtype))
-            refreshed.append(eqx.tree_at(lambda m: [b.jitter for b in chunk.bases(m)], model, jitters))
-        return self._stack(refreshed)
-
-    def _package(self, models: PyTree) -> list[Trained]:
-        """Models with NumPy leaves: they pickle and stay float64 whatever JAX is set to."""
-        trained = []
-        for model, frames, status in zip(self._unstack(models), self.records, self.status, strict=True):
-            history = pd.concat(frames, ignore_index=True)
-            trained.append(Trained(jax.tree.map(np.asarray, model), history, len(history), status))
-        return trained
-
-    # --- one or many ---
-
-    def _stack(self, trees: list[PyTree]) -> PyTree:
-        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees) if self.is_many else trees[0]
-
-    def _unstack(self, tree: PyTree) -> list[PyTree]:
-        if not self.is_many:
-            return [tree]
-        return [jax.tree.map(lambda leaf, i=i: leaf[i], tree) for i in range(len(self.problems))]
+    def run(self) -> list[Trained]:
+        problem, training = self.problems[0], self.training
+        model = problem.model
+        if model is None:
+            key = jax.random.key(problem.seed + 1)
+            model = dynamics.build(problem.spec, problem.layout, problem.start, problem.Z, key)
+        rate = training.learning_rate if problem.learning_rate is None else problem.learning_rate
+        steps = SeriesSteps(
+            training.n_train_samples,
+            training.flow_dtype,
+            False,
+            training.path_average,
+            n_transitions=training.batch_size,
+            n_windows=max(1, training.batch_size // WINDOWS_SHARE),
+            is_rollout=problem.spec.objective == "rollout",
+        )
+        return self._package(self._stochastic_phase(model, "series", training.max_iter, rate, steps))

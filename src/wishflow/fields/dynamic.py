@@ -1,0 +1,269 @@
+"""Fields of time series: dx = μ(x, lags, u) dt + √(Σ(x, u) + Λ(x, u)) dB (design, sections 1 and 4).
+
+Rows of the input are (x, older lags, u). The kernel sees (x, u); older lags enter the linear part of the drift only.
+Three parts are put together: a drift (linear and GP), correlated noise (Wishart, GP or none) and white noise.
+"""
+
+from __future__ import annotations
+
+import abc
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Scalar
+
+from ..inducing import AbstractPosterior, InducingBasis, PreparedBasis, PreparedPosterior
+from ..parameters import AbstractParameter, Positive
+from .base import AbstractField, FieldValues, PreparedField
+from .wishart import WishartValues
+
+# |log(Λ/λ)| stays below this: an unbounded exponent explodes in long simulations.
+WHITE_BOUND = 3.0
+
+
+class Layout(eqx.Module):
+    """Where state, lags and covariates stand in a row: (x_t, x_{t−1}, …, x_{t−p+1}, u)."""
+
+    dim: int = eqx.field(static=True)
+    lags: int = eqx.field(static=True)
+    n_covariates: int = eqx.field(static=True)
+
+    @property
+    def n_history(self) -> int:
+        return self.dim * self.lags
+
+    def kernel_inputs(self, X: Float[Array, "N K"]) -> Float[Array, "N D+U"]:
+        """(x, u)."""
+        if self.lags == 1:
+            return X
+        return jnp.concatenate([X[:, : self.dim], X[:, self.n_history :]], axis=-1)
+
+    def row(self, history: Float[Array, "N pD"], u: Float[Array, "N U"]) -> Float[Array, "N K"]:
+        return jnp.concatenate([history, u], axis=-1) if self.n_covariates else history
+
+    def shift(self, history: Float[Array, "N pD"], x: Float[Array, "N D"]) -> Float[Array, "N pD"]:
+        """The history after a step to x."""
+        return jnp.concatenate([x, history[:, : self.n_history - self.dim]], axis=-1)
+
+
+# --- drift ---------------------------------------------------------------------------------------
+
+
+class LinearDrift(eqx.Module):
+    """W (x, lags, u) + b."""
+
+    weights: Float[Array, "D K"]
+    constant: Float[Array, " D"]
+
+    def __call__(self, X: Float[Array, "N K"]) -> Float[Array, "N D"]:
+        return X @ self.weights.T.astype(X.dtype) + self.constant.astype(X.dtype)
+
+
+class GPDrift(eqx.Module):
+    """amplitude · a(x)ᵀ m_f, with the log prior ½‖m_f‖²."""
+
+    mean: Float[Array, "D M"]
+    amplitude: Positive
+
+    def weights(self) -> Float[Array, "M D"]:
+        """What a(x)ᵀ is multiplied by."""
+        return self.mean.T * self.amplitude.value
+
+
+# --- noise ---------------------------------------------------------------------------------------
+
+
+class AbstractNoise(eqx.Module):
+    """The part of the noise that comes from Gaussian processes on the shared basis."""
+
+    posterior: eqx.AbstractVar[AbstractPosterior]
+
+    @abc.abstractmethod
+    def kl(self) -> dict[str, Scalar]:
+        """Its penalty by name."""
+
+    @abc.abstractmethod
+    def prepare(self, dtype: jnp.dtype) -> PreparedNoise:
+        """Ready for rows of a(x)."""
+
+
+class PreparedNoise(eqx.Module):
+    """Moments of the noise at rows."""
+
+    @abc.abstractmethod
+    def at(self, a: Float[Array, "N M"], unexplained: Float[Array, " N"]) -> NoiseValues:
+        """Moments of J, its scale, what comes to the drift and to the diagonal."""
+
+
+class NoiseValues(eqx.Module):
+    """J's moments and L; `drift` and `diagonal` are what a noise adds to μ and Λ (None: nothing)."""
+
+    means: Float[Array, "N rho cols"]
+    variances: Float[Array, "N rho cols"]
+    scale: Float[Array, "D rho"]
+    dof: int = eqx.field(static=True)
+    drift: Float[Array, "N D"] | None = None
+    diagonal: Float[Array, "N D"] | None = None
+
+
+class WishartNoise(AbstractNoise):
+    """Σ = L J Jᵀ Lᵀ with a free L (D×ρ); columns of J independent or shared as in `WishartField`."""
+
+    posterior: AbstractPosterior
+    scale: AbstractParameter
+    dof: int = eqx.field(static=True)
+    has_shared_columns: bool = eqx.field(static=True)
+
+    def kl(self):
+        times = self.dof if self.has_shared_columns else 1
+        return {"kl_diffusion": times * jnp.sum(self.posterior.kl())}
+
+    def prepare(self, dtype):
+        return PreparedWishartNoise(self.posterior.prepare(dtype), self.scale.value.astype(dtype), self.dof)
+
+
+class PreparedWishartNoise(PreparedNoise):
+    posterior: PreparedPosterior
+    scale: Float[Array, "D rho"]
+    dof: int = eqx.field(static=True)
+
+    def at(self, a, unexplained):
+        shape = (a.shape[0], self.scale.shape[1], -1)
+        variances = unexplained[:, None] + self.posterior.quadratics(a)
+        return NoiseValues(self.posterior.means(a).reshape(shape), variances.reshape(shape), self.scale, self.dof)
+
+
+class GPNoise(AbstractNoise):
+    """diffGP in dynamics: drift and Σ = diag(ℓ_d² s_d²(x)) are mean and variance of one field ℓ_d f_d."""
+
+    posterior: AbstractPosterior
+    amplitude: Positive
+
+    def kl(self):
+        return {"kl_drift": jnp.sum(self.posterior.kl())}
+
+    def prepare(self, dtype):
+        return PreparedGPNoise(self.posterior.prepare(dtype), self.amplitude.value.astype(dtype))
+
+
+class PreparedGPNoise(PreparedNoise):
+    posterior: PreparedPosterior
+    amplitude: Float[Array, " D"]
+
+    def at(self, a, unexplained):
+        variance = unexplained[:, None] + self.posterior.quadratics(a)
+        empty = jnp.zeros((a.shape[0], 0, 1), a.dtype)
+        drift = self.amplitude * self.posterior.means(a)
+        scale = jnp.zeros((len(self.amplitude), 0), a.dtype)
+        return NoiseValues(empty, empty, scale, 0, drift, self.amplitude**2 * variance)
+
+
+class WhiteNoise(eqx.Module):
+    """Λ_d = λ_d exp(3 tanh(h_d/3)), h = C (x, u) + a(x)ᵀ m_h with penalty ½‖m_h‖² + ½‖C‖²; Λ = λ where h is absent."""
+
+    base: Positive
+    linear: Float[Array, "D K"] | None
+    mean: Float[Array, "D M"] | None
+
+    def kl(self) -> dict[str, Scalar]:
+        if self.linear is None or self.mean is None:
+            return {}
+        return {"kl_white": 0.5 * (jnp.sum(self.linear**2) + jnp.sum(self.mean**2))}
+
+    def at(self, inputs: Float[Array, "N K"], a: Float[Array, "N M"]) -> Float[Array, "N D"]:
+        base = self.base.value.astype(inputs.dtype)
+        if self.linear is None or self.mean is None:
+            return jnp.broadcast_to(base, (inputs.shape[0], len(base)))
+        h = inputs @ self.linear.T.astype(inputs.dtype) + a @ self.mean.T.astype(a.dtype)
+        return base * jnp.exp(WHITE_BOUND * jnp.tanh(h / WHITE_BOUND))
+
+
+# --- together ------------------------------------------------------------------------------------
+
+
+class DynamicField(AbstractField):
+    """Drift, noise and white noise on one basis; each of linear drift, GP drift and noise may be absent."""
+
+    basis: InducingBasis
+    linear: LinearDrift | None
+    gp: GPDrift | None
+    noise: AbstractNoise | None
+    white: WhiteNoise
+    layout: Layout
+
+    def prepare(self, dtype=None):
+        dtype = self.basis.Z.dtype if dtype is None else dtype
+        return PreparedDynamics(
+            self.basis.prepare(dtype),
+            self.linear,
+            None if self.gp is None else self.gp.weights().astype(dtype),
+            None if self.noise is None else self.noise.prepare(dtype),
+            self.white,
+            self.layout,
+        )
+
+    def kl(self):
+        parts = {} if self.gp is None else {"kl_drift": 0.5 * jnp.sum(self.gp.mean**2)}
+        for name, value in ({} if self.noise is None else self.noise.kl()).items():
+            parts[name] = parts.get(name, 0.0) + value
+        return {**parts, **self.white.kl()}
+
+    def summary(self):
+        norms = {} if self.gp is None else {"drift_norm": jnp.linalg.norm(self.gp.mean)}
+        return norms if self.noise is None else {**norms, "diffusion_norm": jnp.linalg.norm(self.noise.posterior.mean)}
+
+
+class PreparedDynamics(PreparedField):
+    """A factorised `DynamicField`."""
+
+    basis: PreparedBasis
+    linear: LinearDrift | None
+    gp_weights: Float[Array, "M D"] | None
+    noise: PreparedNoise | None
+    white: WhiteNoise
+    layout: Layout
+
+    def at(self, X: Float[Array, "N K"], t: Scalar | float = 0.0) -> FieldValues:
+        del t  # time of day or year comes in as a covariate
+        inputs = self.layout.kernel_inputs(X)
+        a = self.basis.project(inputs)
+        drift = jnp.zeros((X.shape[0], self.layout.dim), X.dtype) if self.linear is None else self.linear(X)
+        if self.gp_weights is not None:
+            drift = drift + a @ self.gp_weights
+        white = self.white.at(inputs, a)
+        if self.noise is None:
+            empty = jnp.zeros((X.shape[0], 0, 1), X.dtype)
+            return WishartValues(drift, empty, empty, jnp.zeros((self.layout.dim, 0), X.dtype), white, 0)
+        noise = self.noise.at(a, self.basis.unexplained(inputs, a))
+        drift = drift if noise.drift is None else drift + noise.drift
+        white = white if noise.diagonal is None else white + noise.diagonal
+        return WishartValues(drift, noise.means, noise.variances, noise.scale, white, noise.dof)
+
+    def drift_jacobian(self, X: Float[Array, "N K"]) -> Float[Array, "N D pD"]:
+        """∂μ/∂(x, lags): the linear weights, and the slope of the GP part along x alone.
+
+        The GP part is k(x, Z) c with a fixed c = Lz⁻ᵀ m, so its slope needs no product of the size M².
+        """
+        D, n_history = self.layout.dim, self.layout.n_history
+        shape = (X.shape[0], D, n_history)
+        weights = jnp.zeros((D, n_history)) if self.linear is None else self.linear.weights[:, :n_history]
+        jacobian = jnp.broadcast_to(weights.astype(X.dtype), shape)
+        coefficients = self._kernel_coefficients()
+        if coefficients is None:
+            return jacobian
+        inputs = self.layout.kernel_inputs(X)
+
+        def gp_part(row):
+            return (self.basis.kernel.matrix(row[None], self.basis.Z) @ coefficients)[0]
+
+        slope = jax.vmap(jax.jacfwd(gp_part))(inputs)[..., :D]
+        return jacobian.at[..., :D].add(slope)
+
+    def _kernel_coefficients(self) -> Float[Array, "M D"] | None:
+        """c with GP drift(x) = k(x, Z) c; the drift of a `GPNoise` counts too."""
+        total = self.gp_weights
+        if isinstance(self.noise, PreparedGPNoise):
+            of_noise = self.noise.posterior.mean * self.noise.amplitude
+            total = of_noise if total is None else total + of_noise
+        return None if total is None else self.basis.whitener.T @ total

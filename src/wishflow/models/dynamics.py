@@ -1,0 +1,149 @@
+"""Time series: the auto-regressive SDE y ~ dx = μ(x, lags, u) dt + √(Σ + Λ) dB, observed at irregular times.
+
+One time unit is the median gap; δ (`step`) is part of the model: training, scoring and forecasting cut every gap into
+⌈Δ/δ⌉ equal Euler steps.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+
+from .. import kernels
+from ..fields.dynamic import (
+    AbstractNoise,
+    DynamicField,
+    GPDrift,
+    GPNoise,
+    Layout,
+    LinearDrift,
+    PreparedDynamics,
+    WhiteNoise,
+    WishartNoise,
+)
+from ..inducing import POSTERIORS, InducingBasis
+from ..parameters import Free, Positive
+from ..specs import Diagonal, DynamicsSpec, GPDiffusion, NoDiffusion, Wishart
+
+FIELD_JITTER = 1e-6
+DRIFT_AMPLITUDE = 0.1
+DIFFUSION_MEAN_SD = 0.1
+
+
+class DynamicsModel(eqx.Module):
+    """The auto-regressive model: its field."""
+
+    field: DynamicField
+
+    @property
+    def layout(self) -> Layout:
+        return self.field.layout
+
+    def bases(self) -> list[InducingBasis]:
+        """The inducing bases, for the choice of their jitter."""
+        return [self.field.basis]
+
+    def noise_summary(self) -> Scalar:
+        """The mean white noise."""
+        return jnp.mean(self.field.white.base.value)
+
+    def summary(self) -> dict[str, Scalar]:
+        return self.field.summary()
+
+
+class Start(eqx.Module):
+    """Where training starts: the ridge regression of the increments and the covariance rate of its residuals."""
+
+    weights: Float[Array, "D K"]
+    constant: Float[Array, " D"]
+    covariance: Float[Array, "D D"]
+
+
+def build(spec: DynamicsSpec, layout: Layout, start: Start, Z: object, key: PRNGKeyArray) -> DynamicsModel:
+    """The model at its starting values (design, section 4): E[Σ] + Λ is the covariance of the residuals."""
+    Z = jnp.asarray(Z)
+    rank, dof = _rank_and_dof(spec.diffusion, layout.dim)
+    variance = 1.0 / dof if dof else 1.0
+    kernel = kernels.build(spec.kernel, Z.shape[1], variance=variance, lengthscale=2.0 * np.sqrt(Z.shape[1]))
+    basis = InducingBasis.of(kernel, Z, FIELD_JITTER)
+    noise, explained = _noise(spec.diffusion, basis, layout, start.covariance, rank, dof, key)
+    has_linear, has_gp = "linear" in spec.drift, "gp" in spec.drift
+    amplitude = Positive.of([DRIFT_AMPLITUDE / variance**0.5] * layout.dim)
+    gp = GPDrift(jnp.zeros((layout.dim, len(Z))), amplitude)
+    linear = LinearDrift(jnp.asarray(start.weights), jnp.asarray(start.constant))
+    return DynamicsModel(
+        DynamicField(
+            basis,
+            linear if has_linear else None,
+            gp if has_gp and not isinstance(noise, GPNoise) else None,
+            noise,
+            _white(spec, basis, layout, start.covariance, explained),
+            layout,
+        )
+    )
+
+
+def _rank_and_dof(diffusion, dim: int) -> tuple[int, int]:
+    if not isinstance(diffusion, Wishart):
+        return 0, 0
+    rank = dim if diffusion.rank is None else min(diffusion.rank, dim)
+    return rank, rank if diffusion.dof is None else diffusion.dof
+
+
+def _noise(diffusion, basis, layout, covariance, rank, dof, key) -> tuple[AbstractNoise | None, np.ndarray]:
+    """The noise and what it explains of the covariance at the start."""
+    Q = np.asarray(covariance)
+    if isinstance(diffusion, NoDiffusion | Diagonal):
+        return None, np.zeros_like(Q)
+    posterior = POSTERIORS[diffusion.posterior]
+    if isinstance(diffusion, GPDiffusion):
+        share = 0.5 * np.diagonal(Q)
+        return GPNoise(posterior.prior(layout.dim, basis.n_inducing), Positive.of(np.sqrt(share))), np.diag(share)
+    values, vectors = np.linalg.eigh(Q)
+    order = np.argsort(values)[::-1][:rank]
+    L = vectors[:, order] * np.sqrt(np.maximum(values[order], 0.0))
+    is_shared = diffusion.columns == "shared"
+    q = posterior.prior(rank if is_shared else rank * dof, basis.n_inducing)
+    mean = DIFFUSION_MEAN_SD * jax.random.normal(key, q.mean.shape)
+    q = eqx.tree_at(lambda q: q.mean, q, mean)
+    return WishartNoise(q, Free(jnp.asarray(L)), dof, is_shared), L @ L.T
+
+
+def _white(spec, basis, layout, covariance, explained) -> WhiteNoise:
+    """Λ = max(diag(Q − LLᵀ), 1e-3 diag Q)."""
+    total = np.diagonal(np.asarray(covariance))
+    base = Positive.of(np.maximum(np.diagonal(np.asarray(covariance) - explained), 1e-3 * total))
+    if spec.white_noise == "constant":
+        return WhiteNoise(base, None, None)
+    n_inputs = layout.dim + layout.n_covariates
+    return WhiteNoise(base, jnp.zeros((layout.dim, n_inputs)), jnp.zeros((layout.dim, basis.n_inducing)))
+
+
+# --- simulation ----------------------------------------------------------------------------------
+
+
+def simulate(
+    key: PRNGKeyArray,
+    field: PreparedDynamics,
+    history: Float[Array, "N pD"],
+    h: Float[Array, " T"],
+    u: Float[Array, "T U"],
+) -> tuple[Float[Array, "N pD"], Float[Array, "T N pD"]]:
+    """Paths over ticks that all rows share: the histories at the end, and the one *before* each tick.
+
+    The state after a tick is the first block of the history before the next one; the histories before are what the
+    transition densities of a forecast need.
+    """
+    layout = field.layout
+
+    def tick(history, inputs):
+        k, h, u = inputs
+        X = layout.row(history, jnp.broadcast_to(u, (history.shape[0], len(u))))
+        here = field.at(X)
+        x = history[:, : layout.dim] + h * here.drift + here.increment(k, h)
+        return layout.shift(history, x), history
+
+    return jax.lax.scan(tick, history, (jax.random.split(key, len(h)), h, u))

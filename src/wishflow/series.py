@@ -1,0 +1,215 @@
+"""Arrays of time series: from rows with stamps and holes to what the objectives of the dynamics run over.
+
+A *tick* is one Euler step of the model: a gap is cut into ⌈Δ/δ⌉ equal ticks, and only the last of them ends at a row.
+Where state, lags and the next row are complete, a tick is scored by itself (`Transitions`); all other rows are scored
+by the belief recursion over a window of ticks (`Windows`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from .errors import DataError
+
+BURN_IN = 5
+WINDOW = 32
+# Stamps in floating point: a gap of 2δ (1 + 1e-9) is two steps, not three.
+SLACK = 1e-6
+
+
+@dataclasses.dataclass(frozen=True)
+class Series:
+    """One series: increasing times in units of the model, values with NaN for what is missing, known covariates."""
+
+    times: Float[np.ndarray, " N"]
+    values: Float[np.ndarray, "N D"]
+    covariates: Float[np.ndarray, "N U"]
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ticks:
+    """A stretch without gaps that are too long. Tick 0 is its first row; `row` is −1 where a tick ends at no row.
+
+    The step into tick t has length h[t] and covariates u[t].
+    """
+
+    h: Float[np.ndarray, " T"]
+    u: Float[np.ndarray, "T U"]
+    y: Float[np.ndarray, "T D"]
+    row: Int[np.ndarray, " T"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Transitions:
+    """Steps from a known history to a complete row: inputs (x, lags, u), the increment and the length of the step."""
+
+    X: Float[np.ndarray, "N K"]
+    increment: Float[np.ndarray, "N D"]
+    h: Float[np.ndarray, " N"]
+
+    def __len__(self) -> int:
+        return len(self.h)
+
+
+@dataclasses.dataclass(frozen=True)
+class Windows:
+    """Stretches of ticks for the belief recursion; `start` is the history before the first tick, `is_known` of what."""
+
+    start: Float[np.ndarray, "K pD"]
+    is_known: Bool[np.ndarray, "K pD"]
+    h: Float[np.ndarray, "K T"]
+    u: Float[np.ndarray, "K T U"]
+    y: Float[np.ndarray, "K T D"]
+    is_seen: Bool[np.ndarray, "K T D"]
+    is_scored: Bool[np.ndarray, "K T"]
+
+    def __len__(self) -> int:
+        return len(self.h)
+
+
+def n_substeps(gap: float | Float[np.ndarray, "*n"], step: float) -> Int[np.ndarray, "*n"]:
+    """⌈Δ/δ⌉: the number of equal steps a gap is cut into, in training, scoring and forecasting alike."""
+    return np.maximum(1, np.ceil(np.asarray(gap) / step - SLACK)).astype(int)
+
+
+def to_ticks(series: Series, step: float, lags: int, max_gap: float) -> list[Ticks]:
+    """Cut a series at gaps above `max_gap`·δ and the other gaps into ticks.
+
+    With one lag, rows without any entry are dropped. With more, the rows must lie on a grid of spacing δ; rows without
+    entries stay as grid points, and only runs of them that are too long cut the series.
+    """
+    has_entry = ~np.isnan(series.values).all(axis=1)
+    if lags > 1:
+        _require_grid(series.times, step)
+        return [_grid_ticks(series, part, step) for part in _stretches(has_entry, int(max_gap))]
+    keep = np.flatnonzero(has_entry)
+    if not len(keep):
+        return []
+    cuts = np.flatnonzero(np.diff(series.times[keep]) > max_gap * step * (1 + SLACK)) + 1
+    return [_gap_ticks(series, part, step) for part in np.split(keep, cuts)]
+
+
+def _require_grid(times: np.ndarray, step: float) -> None:
+    gaps = np.diff(times)
+    if len(gaps) and np.abs(gaps / step - 1.0).max() > 1e-3:
+        worst = int(np.abs(gaps / step - 1.0).argmax())
+        raise DataError(
+            f"lags above 1 need rows on a regular grid of spacing {step:g}; rows {worst} and {worst + 1} are "
+            f"{gaps[worst]:g} apart. Pass freq= to put the series on a grid (holes are allowed), or use lags=1."
+        )
+
+
+def _stretches(has_entry: np.ndarray, max_gap: int) -> list[np.ndarray]:
+    """Grid rows from first to last entry, cut where more than `max_gap` rows in a row are empty."""
+    present = np.flatnonzero(has_entry)
+    if not len(present):
+        return []
+    parts = np.split(present, np.flatnonzero(np.diff(present) > max_gap) + 1)
+    return [np.arange(part[0], part[-1] + 1) for part in parts]
+
+
+def _grid_ticks(series: Series, rows: np.ndarray, step: float) -> Ticks:
+    return Ticks(np.full(len(rows), step), series.covariates[rows], series.values[rows], rows)
+
+
+def _gap_ticks(series: Series, rows: np.ndarray, step: float) -> Ticks:
+    gaps = np.diff(series.times[rows])
+    counts = np.concatenate([[1], n_substeps(gaps, step)]) if len(rows) > 1 else np.ones(1, int)
+    lengths = np.concatenate([[step], gaps])
+    owner = np.repeat(np.arange(len(rows)), counts)
+    is_last = np.zeros(len(owner), bool)
+    is_last[np.cumsum(counts) - 1] = True
+    y = np.where(is_last[:, None], series.values[rows][owner], np.nan)
+    return Ticks((lengths / counts)[owner], series.covariates[rows][owner], y, np.where(is_last, rows[owner], -1))
+
+
+# --- what is scored ------------------------------------------------------------------------------
+
+
+def cut(ticks: list[Ticks], lags: int) -> tuple[Transitions, Windows]:
+    """Every row with an entry and a past once: complete steps as transitions, the rest in windows."""
+    fast, slow = zip(*(_split(part, lags) for part in ticks), strict=True) if ticks else ((), ())
+    return _join(Transitions, fast), _join(Windows, slow)
+
+
+def _join(kind, parts):
+    fields = [field.name for field in dataclasses.fields(kind)]
+    return kind(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
+
+
+def _split(ticks: Ticks, lags: int) -> tuple[Transitions, Windows]:
+    is_complete = ~np.isnan(ticks.y).any(axis=1)
+    is_known = _all_of_last(is_complete, lags)
+    fast = np.flatnonzero(is_known[:-1] & is_complete[1:])
+    needed = ~np.isnan(ticks.y).all(axis=1)
+    needed[fast + 1] = False
+    needed[:lags] = False  # the first rows are the past of those that follow
+    return _transitions(ticks, fast, lags), _windows(ticks, _spans(needed, is_known, lags), needed, lags)
+
+
+def _all_of_last(flags: np.ndarray, n: int) -> np.ndarray:
+    """Whether the flag holds at t, t − 1, …, t − n + 1."""
+    total = np.convolve(flags, np.ones(n, int))[: len(flags)]
+    return total == n
+
+
+def _history(y: np.ndarray, at: np.ndarray, lags: int) -> np.ndarray:
+    """(y_t, y_{t−1}, …) side by side for each t of `at`; before the beginning there is NaN."""
+    padded = np.concatenate([np.full((lags, y.shape[1]), np.nan), y])
+    return np.concatenate([padded[at + lags - lag] for lag in range(lags)], axis=1)
+
+
+def _transitions(ticks: Ticks, at: np.ndarray, lags: int) -> Transitions:
+    X = np.concatenate([_history(ticks.y, at, lags), ticks.u[at + 1]], axis=1)
+    return Transitions(X, ticks.y[at + 1] - ticks.y[at], ticks.h[at + 1])
+
+
+def _spans(needed: np.ndarray, is_known: np.ndarray, lags: int) -> list[tuple[int, int, int]]:
+    """(start, first scored tick, end) of windows that together score every needed tick once.
+
+    A window starts at a known history where there is one right before the first needed tick; elsewhere it starts
+    earlier, with unknown coordinates, and its first rows are not scored. It ends where the history is known again and
+    nothing is needed next, or when it is full.
+    """
+    spans: list[tuple[int, int, int]] = []
+    t, size = 0, len(needed)
+    while True:
+        rest = np.flatnonzero(needed[t:])
+        if not len(rest):
+            return spans
+        first = t + int(rest[0])
+        start, scored_from = first - 1, first
+        if not is_known[start]:
+            start = max(lags - 1, first - 1 - BURN_IN)
+            while start + 1 < first and not is_known[start] and is_known[start : first - 1].any():
+                start += 1
+            scored_from = first if is_known[start] else max(first, start + 1 + BURN_IN)
+        end = start
+        while end + 1 < size and end - start < WINDOW:
+            end += 1
+            if is_known[end] and end >= scored_from and (end + 1 >= size or not needed[end + 1]):
+                break
+        if needed[scored_from : end + 1].any():
+            spans.append((start, scored_from, end))
+        t = end + 1
+
+
+def _windows(ticks: Ticks, spans: list[tuple[int, int, int]], needed: np.ndarray, lags: int) -> Windows:
+    n, (_, dim), n_u = len(spans), ticks.y.shape, ticks.u.shape[1]
+    h, u = np.zeros((n, WINDOW)), np.zeros((n, WINDOW, n_u))
+    y, is_scored = np.full((n, WINDOW, dim), np.nan), np.zeros((n, WINDOW), bool)
+    for k, (start, scored_from, end) in enumerate(spans):
+        inside = slice(start + 1, end + 1)
+        size = end - start
+        h[k, :size], u[k, :size], y[k, :size] = ticks.h[inside], ticks.u[inside], ticks.y[inside]
+        is_scored[k, :size] = needed[inside] & (np.arange(start + 1, end + 1) >= scored_from)
+    first = np.array([start for start, _, _ in spans], int)
+    history = _history(ticks.y, first, lags)
+    seen = ~np.isnan(y)
+    return Windows(np.nan_to_num(history), ~np.isnan(history), h, u, np.where(seen, y, 0.0), seen, is_scored)

@@ -1,0 +1,125 @@
+"""What a training step does with the data: which rows it takes and which bound it climbs. Compiled into the step.
+
+Each class is a frozen dataclass of plain values (part of the compiled program's identity) with three pure functions:
+`shuffle` once for each chunk, `batch` for each step, `loss` of a model on a batch.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
+
+from ..objectives import (
+    Batch,
+    SeriesBatch,
+    TransitionBatch,
+    WindowBatch,
+    negative_bound,
+    negative_rollout_bound,
+    negative_transition_bound,
+)
+
+Loss = tuple[Scalar, tuple[dict[str, Scalar], Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class AbstractSteps(abc.ABC):
+    """How steps are made; `is_natural` says whether natural gradients move q of the output."""
+
+    n_samples: int
+    flow_dtype: str
+    is_natural: bool
+    average: str
+
+    @abc.abstractmethod
+    def shuffle(self, key: PRNGKeyArray, data: PyTree) -> PyTree:
+        """The order in which a chunk goes through the data."""
+
+    @abc.abstractmethod
+    def batch(self, data: PyTree, order: PyTree, i: Int[Array, ""]) -> PyTree:
+        """The data of step i of a chunk."""
+
+    @abc.abstractmethod
+    def loss(self, model: Any, batch: PyTree, key: PRNGKeyArray, kl_weight: Scalar) -> Loss:
+        """The negative bound, its parts, and sites for natural gradients."""
+
+
+def shuffled(key: PRNGKeyArray, weights: Float[Array, " N"]) -> Int[Array, " N"]:
+    """The rows in random order, padding last."""
+    return jnp.argsort(jnp.where(weights > 0, jax.random.uniform(key, weights.shape), 2.0))
+
+
+def next_rows(data: Any, order: Int[Array, " N"], i: Int[Array, ""], batch_size: int) -> Any:
+    """All rows where they fit, otherwise the next block of the shuffled rows, cyclically."""
+    if batch_size >= data.weights.shape[0]:
+        return data
+    index = order[(i * batch_size + jnp.arange(batch_size)) % data.n_data.astype(int)]
+    taken = jax.tree.map(lambda leaf: leaf[index], eqx.tree_at(lambda d: d.n_data, data, order))
+    return eqx.tree_at(lambda d: d.n_data, taken, data.n_data)
+
+
+@dataclasses.dataclass(frozen=True)
+class RowSteps(AbstractSteps):
+    """Regression and classification: batches of rows."""
+
+    batch_size: int
+
+    def shuffle(self, key, data: Batch):
+        return shuffled(key, data.weights)
+
+    def batch(self, data: Batch, order, i):
+        return next_rows(data, order, i, self.batch_size)
+
+    def loss(self, model, batch: Batch, key, kl_weight):
+        return negative_bound(
+            model,
+            batch,
+            key,
+            kl_weight=kl_weight,
+            n_samples=self.n_samples,
+            dtype=jnp.dtype(self.flow_dtype),
+            has_sites=self.is_natural,
+            average=self.average,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class SeriesSteps(AbstractSteps):
+    """Time series: batches of transitions and of windows, either of which may be absent."""
+
+    n_transitions: int
+    n_windows: int
+    is_rollout: bool = False
+
+    def shuffle(self, key, data: SeriesBatch):
+        parts = (data.transitions, data.windows)
+        keys = jax.random.split(key)
+        return tuple(None if p is None else shuffled(k, p.weights) for p, k in zip(parts, keys, strict=True))
+
+    def batch(self, data: SeriesBatch, order, i):
+        transitions: TransitionBatch | None = data.transitions
+        windows: WindowBatch | None = data.windows
+        if transitions is not None:
+            transitions = next_rows(transitions, order[0], i, self.n_transitions)
+        if windows is not None:
+            windows = next_rows(windows, order[1], i, self.n_windows)
+        return SeriesBatch(transitions, windows)
+
+    def loss(self, model, batch: SeriesBatch, key, kl_weight):
+        bound = negative_rollout_bound if self.is_rollout else negative_transition_bound
+        value, parts = bound(
+            model,
+            batch,
+            key,
+            kl_weight=kl_weight,
+            n_samples=self.n_samples,
+            dtype=jnp.dtype(self.flow_dtype),
+            average=self.average,
+        )
+        return value, (parts, None)

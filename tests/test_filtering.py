@@ -1,0 +1,169 @@
+"""The belief recursion against an exact Kalman filter, and the items a series with gaps and holes is cut into."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from factories import quick_jit
+
+from wishflow import filtering, specs
+from wishflow.fields.dynamic import Layout
+from wishflow.initialise import series_batch
+from wishflow.models import dynamics
+from wishflow.models.dynamics import Start
+from wishflow.objectives import negative_transition_bound
+from wishflow.series import Series, cut, to_ticks
+
+DIM = 3
+
+
+def linear_model(lags=1, seed=0, n_covariates=0, white=None):
+    """Linear drift and constant, diagonal noise: the belief recursion is exact."""
+    rng = np.random.default_rng(seed)
+    layout = Layout(DIM, lags, n_covariates)
+    weights = 0.15 * rng.normal(size=(DIM, layout.n_history + n_covariates))
+    weights[:, :DIM] -= 0.4 * np.eye(DIM)
+    covariance = np.diag([0.3, 0.1, 0.7] if white is None else white)
+    start = Start(*(jnp.asarray(x) for x in (weights, 0.1 * rng.normal(size=DIM), covariance)))
+    spec = specs.DynamicsSpec(drift="linear", diffusion=specs.NoDiffusion(), lags=lags)
+    Z = rng.normal(size=(4, DIM + n_covariates))
+    return dynamics.build(spec, layout, start, Z, jax.random.key(0)), start
+
+
+def kalman(start, lags, ticks, u, h):
+    """Log likelihood of rows (T, D) with NaN by the textbook filter on the companion form; tick 0 .. lags−1 known."""
+    W, b, Q = (np.asarray(part) for part in (start.weights, start.constant, start.covariance))
+    size = DIM * lags
+    history = np.concatenate([ticks[lags - 1 - lag] for lag in range(lags)])
+    m, P = np.nan_to_num(history), np.diag(np.isnan(history).astype(float))
+    scores = []
+    for t in range(lags, len(ticks)):
+        A = np.eye(size, k=-DIM)
+        A[:DIM] = np.eye(DIM, size) + h[t] * W[:, :size]
+        c = np.zeros(size)
+        c[:DIM] = h[t] * (b + W[:, size:] @ u[t])
+        m, P = A @ m + c, A @ P @ A.T
+        P[:DIM, :DIM] += h[t] * Q
+        seen = np.flatnonzero(~np.isnan(ticks[t]))
+        score = 0.0
+        if len(seen):
+            S, r = P[np.ix_(seen, seen)], ticks[t][seen] - m[seen]
+            K = P[:, seen] @ np.linalg.inv(S)
+            score = -0.5 * (len(seen) * np.log(2 * np.pi) + np.linalg.slogdet(S)[1] + r @ np.linalg.solve(S, r))
+            m, P = m + K @ r, P - K @ P[seen]
+        scores.append(score)
+    return np.array(scores)
+
+
+def holes(rng, n, share):
+    y = np.cumsum(rng.normal(size=(n, DIM)), 0) * 0.3
+    y[rng.uniform(size=y.shape) < share] = np.nan
+    return y
+
+
+@pytest.mark.parametrize("lags, n_covariates", [(1, 0), (1, 2), (3, 2)])
+def test_the_recursion_is_the_kalman_filter_where_that_is_exact(lags, n_covariates):
+    rng = np.random.default_rng(lags)
+    model, start = linear_model(lags, n_covariates=n_covariates)
+    y, u, h = holes(rng, 25, 0.3), rng.normal(size=(25, n_covariates)), rng.uniform(0.2, 1.0, size=25)
+    y[9] = np.nan  # a whole row
+    expected = kalman(start, lags, y, u, h)
+    history = np.concatenate([y[lags - 1 - lag] for lag in range(lags)])[None]
+
+    @quick_jit
+    def run(model, history):
+        belief = filtering.Belief.start(jnp.nan_to_num(history), ~jnp.isnan(history))
+        rest = (h[lags:, None], u[lags:, None], np.nan_to_num(y[lags:, None]), ~np.isnan(y[lags:, None]))
+        return filtering.run(jax.random.key(0), model.field.prepare(), belief, *(jnp.asarray(x) for x in rest))[1]
+
+    np.testing.assert_allclose(run(model, history)[:, 0], expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("lags", [1, 3])
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.3])
+def test_every_row_is_scored_once(lags, share):
+    """Transitions and windows together: each row with an entry and a past, but for the burn-in of unknown starts."""
+    rng = np.random.default_rng(0)
+    y = holes(rng, 400, share)
+    ticks = to_ticks(Series(np.arange(400.0), y, np.zeros((400, 0))), 1.0, lags, 24.0)
+    transitions, windows = cut(ticks, lags)
+    n_rows = sum((~np.isnan(part.y).all(1)).sum() for part in ticks)
+    lost = n_rows - len(transitions) - windows.is_scored.sum()
+    assert lags <= lost <= lags + 5
+    assert (len(windows) == 0) == (share == 0.0)
+
+
+def test_the_bound_of_items_is_the_log_likelihood_of_the_kalman_filter():
+    """Two routes: transitions and windows summed, and one filter over the whole series (few holes, known starts)."""
+    rng = np.random.default_rng(3)
+    model, start = linear_model()
+    y = holes(rng, 200, 0.0)
+    for t in (20, 21, 60, 150):
+        y[t, rng.integers(DIM)] = np.nan
+    transitions, windows = cut(to_ticks(Series(np.arange(200.0), y, np.zeros((200, 0))), 1.0, 1, 24.0), 1)
+    loss = quick_jit(lambda m, b: negative_transition_bound(m, b, jax.random.key(0))[1]["fit"])
+    found = loss(model, series_batch(transitions, windows))
+    expected = kalman(start, 1, y, np.zeros((200, 0)), np.ones(200)).sum()
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_a_missing_row_costs_what_a_dropped_row_costs():
+    rng = np.random.default_rng(4)
+    model, _ = linear_model()
+    y = holes(rng, 60, 0.05)
+    y[[17, 33, 34]] = np.nan
+    keep = ~np.isnan(y).all(1)
+    loss = quick_jit(lambda m, b: negative_transition_bound(m, b, jax.random.key(0))[0])
+    gradient = quick_jit(jax.grad(lambda m, b: negative_transition_bound(m, b, jax.random.key(0))[0]))
+
+    def batch(times, values):
+        return series_batch(*cut(to_ticks(Series(times, values, np.zeros((len(values), 0))), 1.0, 1, 24.0), 1))
+
+    whole, dropped = batch(np.arange(60.0), y), batch(np.arange(60.0)[keep], y[keep])
+    np.testing.assert_allclose(loss(model, whole), loss(model, dropped), rtol=1e-12)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient(model, whole)))
+
+
+def test_a_long_gap_cuts_the_series_and_a_short_one_is_cut_into_steps():
+    times = np.array([0.0, 1.0, 3.5, 30.0, 31.0])
+    ticks = to_ticks(Series(times, np.ones((5, 1)), np.zeros((5, 0))), 1.0, 1, 24.0)
+    assert [len(part.h) for part in ticks] == [5, 2]
+    np.testing.assert_allclose(ticks[0].h, [1.0, 1.0, 2.5 / 3, 2.5 / 3, 2.5 / 3])
+    np.testing.assert_array_equal(ticks[0].row, [0, 1, -1, -1, 2])
+
+
+@pytest.mark.parametrize("kind", ["holes", "gaps"])
+def test_the_maximum_is_at_the_true_noise(kind):
+    """20 % missing entries, or gaps of 2–5 steps: a scale s of Λ is best at 1 within 3 %."""
+    rng = np.random.default_rng(5)
+    model, start = linear_model()
+    W, b, Q = (np.asarray(x) for x in (start.weights, start.constant, start.covariance))
+    y = np.zeros((12_000, DIM))
+    for t in range(1, len(y)):
+        y[t] = y[t - 1] + y[t - 1] @ W.T + b + rng.normal(size=DIM) * np.sqrt(np.diagonal(Q))
+    times = np.arange(len(y), dtype=float)
+    if kind == "holes":
+        y[rng.uniform(size=y.shape) < 0.2] = np.nan
+    else:
+        keep = np.cumsum(rng.integers(2, 6, size=3000))
+        times, y = times[keep], y[keep]
+    batch = series_batch(*cut(to_ticks(Series(times, y, np.zeros((len(y), 0))), 1.0, 1, 24.0), 1))
+
+    @quick_jit
+    def fit(scale):
+        noise = eqx.tree_at(lambda m: m.field.white.base, model, Scaled(scale, model.field.white.base.value))
+        return negative_transition_bound(noise, batch, jax.random.key(0))[1]["fit"]
+
+    scales = np.array([0.94, 0.97, 1.0, 1.03, 1.06])
+    a, slope, _ = np.polyfit(scales, [float(fit(s)) for s in scales], 2)
+    assert a < 0 and abs(-slope / (2 * a) - 1.0) < 0.03
+
+
+class Scaled(eqx.Module):
+    factor: jax.Array
+    base: jax.Array
+
+    @property
+    def value(self):
+        return self.factor * self.base
