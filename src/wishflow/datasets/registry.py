@@ -16,7 +16,10 @@ UCI = "https://archive.ics.uci.edu"
 
 @dataclasses.dataclass(frozen=True)
 class Original:
-    """The file as published: address, SHA-256, the converter, and its name inside a zip archive (None: no archive)."""
+    """The file as published: address, SHA-256, the converter, and its name inside a zip archive (None: no archive).
+
+    The archive may hold the file in archives of its own.
+    """
 
     url: str
     sha256: str
@@ -26,7 +29,7 @@ class Original:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Our form of a data set: `uci/<file>.csv.gz` with these columns; `sha256` is that of the unpacked CSV text.
+    """Our form of a data set: `<folder>/<file>.csv.gz` with these columns; `sha256` is that of the unpacked CSV text.
 
     The hash of the text, not of the compressed file: compressors differ in their output, the table does not.
     """
@@ -36,6 +39,12 @@ class Table:
     sha256: str
     page: str
     original: Original | None
+    folder: str = "uci"
+
+    @property
+    def place(self) -> str:
+        """Where the table lies inside a data folder."""
+        return f"{self.folder}/{self.file}.csv.gz"
 
 
 @dataclasses.dataclass(frozen=True)

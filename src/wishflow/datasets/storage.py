@@ -11,7 +11,7 @@ import urllib.request
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..errors import DatasetError
@@ -24,13 +24,25 @@ TIMEOUT_SECONDS = 60.0
 
 def read_table(table: Table) -> str:
     """The CSV text of a table, from the first place that has it; a download is kept in the cache."""
-    for folder in folders():
-        path = table_path(folder, table)
-        if path.is_file():
-            return read_verified(path, table)
-    text = download(table)
-    _keep(table_path(cache_folder(), table), text)
-    return text
+    return read_tables([table])[0]
+
+
+def read_tables(tables: Sequence[Table]) -> list[str]:
+    """The CSV texts of several tables. An address that holds more than one of them is fetched once."""
+    texts, received = [], dict[str, bytes]()
+    for table in tables:
+        path = find_table(table)
+        if path is not None:
+            texts.append(read_verified(path, table))
+        else:
+            texts.append(download(table, received))
+            _keep(table_path(cache_folder(), table), texts[-1])
+    return texts
+
+
+def find_table(table: Table) -> Path | None:
+    """The local file of a table, from the first folder that has it."""
+    return next((path for folder in folders() if (path := table_path(folder, table)).is_file()), None)
 
 
 def folders() -> Iterator[Path]:
@@ -53,7 +65,7 @@ def cache_folder() -> Path:
 
 def table_path(folder: Path, table: Table) -> Path:
     """The file of a table inside a data folder."""
-    return folder / "uci" / f"{table.file}.csv.gz"
+    return folder / table.place
 
 
 def read_verified(path: Path, table: Table) -> str:
@@ -65,26 +77,38 @@ def read_verified(path: Path, table: Table) -> str:
             f"{path} cannot be read as a gzip-compressed table ({error}); delete it, so that it is fetched again, "
             "or put a good copy in its place."
         ) from error
+    remedy = "delete it, so that it is fetched again, or put a good copy in its place."
+    return verified(content, table, str(path), remedy)
+
+
+def verified(content: bytes, table: Table, where: str, remedy: str) -> str:
+    """The text of a table; an error that names the place and what to do where it is not the table we know."""
     found = hashlib.sha256(content).hexdigest()
     if found != table.sha256:
         raise DatasetError(
-            f"{path} is not the known version of {table.file}: its unpacked text has SHA-256 {found}, "
-            f"expected {table.sha256}; delete it, so that it is fetched again, or put a good copy in its place."
+            f"{where} is not the known version of {table.file}: its unpacked text has SHA-256 {found}, "
+            f"expected {table.sha256}; {remedy}"
         )
     return content.decode("utf-8")
 
 
-def download(table: Table) -> str:
-    """The table made from the original at its source. The original is checked before it is parsed, the table after."""
+def download(table: Table, received: dict[str, bytes] | None = None) -> str:
+    """The table made from the original at its source. The original is checked before it is parsed, the table after.
+
+    `received` holds what came from each address; it is used before anything is fetched, and filled.
+    """
     if table.original is None:
-        raise DatasetError(f"{table.file}: there is no source to download this version from. {_what_to_do(table)}")
-    original = _verified_original(_fetch(table), table, table.original)
+        raise DatasetError(f"{table.file}: there is no source to download this version from. {what_to_do(table)}")
+    received = {} if received is None else received
+    if table.original.url not in received:
+        received[table.original.url] = _fetch(table)
+    original = _verified_original(received[table.original.url], table, table.original)
     text = table.original.convert(original, table.columns)
     found = hashlib.sha256(text.encode("utf-8")).hexdigest()
     if found != table.sha256:
         raise DatasetError(
             f"{table.file}: the original from {table.original.url} is right, but the table made from it has SHA-256 "
-            f"{found}, expected {table.sha256}: please report this. {_what_to_do(table)}"
+            f"{found}, expected {table.sha256}: please report this. {what_to_do(table)}"
         )
     return text
 
@@ -104,7 +128,7 @@ def _fetch(table: Table) -> bytes:
     except (OSError, http.client.HTTPException) as error:
         raise DatasetError(
             f"{table.file} is in none of the data folders, and the download from {table.original.url} failed "
-            f"({type(error).__name__}: {error}). {_what_to_do(table)}"
+            f"({type(error).__name__}: {error}). {what_to_do(table)}"
         ) from error
 
 
@@ -115,22 +139,32 @@ def _verified_original(received: bytes, table: Table, original: Original) -> byt
     if found != original.sha256:
         raise DatasetError(
             f"{table.file}: the file from {original.url} has SHA-256 {found}, expected {original.sha256}; "
-            f"the source has changed or the download is damaged. {_what_to_do(table)}"
+            f"the source has changed or the download is damaged. {what_to_do(table)}"
         )
     return content
 
 
 def _member(received: bytes, table: Table, original: Original) -> bytes:
     try:
-        with zipfile.ZipFile(io.BytesIO(received)) as archive:
-            # Archives differ in their folders, not in the names of the files.
-            name = next(name for name in archive.namelist() if name.rsplit("/", 1)[-1] == original.member)
-            return archive.read(name)
+        return next(content for name, content in _unpacked(received) if name == original.member)
     except (zipfile.BadZipFile, StopIteration) as error:
         raise DatasetError(
             f"{table.file}: what came from {original.url} ({len(received)} bytes) is not a zip archive with "
-            f"{original.member} in it. {_what_to_do(table)}"
+            f"{original.member} in it. {what_to_do(table)}"
         ) from error
+
+
+def _unpacked(received: bytes) -> Iterator[tuple[str, bytes]]:
+    """Names, without their folders, and contents of the files in an archive, and of those in archives inside it.
+
+    Archives differ in their folders, not in the names of the files.
+    """
+    with zipfile.ZipFile(io.BytesIO(received)) as archive:
+        for path in archive.namelist():
+            if path.endswith(".zip"):
+                yield from _unpacked(archive.read(path))
+            else:
+                yield path.rsplit("/", 1)[-1], archive.read(path)
 
 
 def _keep(path: Path, text: str) -> None:
@@ -143,11 +177,12 @@ def _keep(path: Path, text: str) -> None:
         )
 
 
-def _what_to_do(table: Table) -> str:
+def what_to_do(table: Table) -> str:
+    """For errors: where the table was looked for and where it may be put."""
     named = os.environ.get(ENVIRONMENT_VARIABLE)
     state = f"{ENVIRONMENT_VARIABLE} is {named!r}" if named else f"{ENVIRONMENT_VARIABLE} is not set"
     tried = ", ".join(str(table_path(folder, table)) for folder in folders())
     return (
-        f"Tried: {tried} ({state}). Set {ENVIRONMENT_VARIABLE} to a folder that holds uci/{table.file}.csv.gz: the "
+        f"Tried: {tried} ({state}). Set {ENVIRONMENT_VARIABLE} to a folder that holds {table.place}: the "
         f"table of {table.page} as CSV with the columns {', '.join(table.columns)}, unpacked SHA-256 {table.sha256}."
     )
