@@ -350,10 +350,10 @@ class TrainingSpec(Spec):
     The flow is preceded by a warm start of the output GP alone: `warm_iter` iterations of L-BFGS on the collapsed bound
     where `collapsed` is set, the likelihood is Gaussian and N ≤ `collapsed_limit`; otherwise of stochastic steps at
     `warm_rate`. Where there is no flow that is the whole fit, with `sgp_iter` iterations from `sgp_lengthscale`.
-    `natural_rate` is the step γ of natural gradients for q of the output (None: Adam for it too). `decay` is the part of
-    the iterations over which the rate falls to zero by a cosine; `tolerance` (nats per row and 100 iterations) ends the
-    constant part early once the bound no longer rises. `path_average` says what is averaged over `n_train_samples` paths
-    (`objectives.negative_bound`).
+    `natural_rate` is the step γ of natural gradients for q of the output (None: Adam for it too). `decay` is the part
+    of the iterations over which the rate falls to zero by a cosine; `tolerance` (nats per row and 100 iterations) ends
+    the constant part early once the bound no longer rises. `path_average` says what is averaged over `n_train_samples`
+    paths (`objectives.negative_bound`).
     """
 
     max_iter: int
