@@ -1,7 +1,16 @@
 """SDEs with Wishart diffusions, learnt by variational inference (Jørgensen, Deisenroth, Salimbeni, ICML 2020)."""
 
 from . import callbacks, datasets, diffusions, kernels, likelihoods, metrics
-from .estimators import FlowClassifier, FlowRegressor, SparseGPRegressor, fit_many, load
+from .estimators import (
+    FlowClassifier,
+    FlowRegressor,
+    SparseGPRegressor,
+    WishartForecaster,
+    backtest,
+    fit_many,
+    load,
+)
+from .forecast import Forecast
 from .runtime import enable_compilation_cache
 
 __version__ = "0.1.0"
@@ -9,7 +18,10 @@ __version__ = "0.1.0"
 __all__ = [
     "FlowClassifier",
     "FlowRegressor",
+    "Forecast",
     "SparseGPRegressor",
+    "WishartForecaster",
+    "backtest",
     "callbacks",
     "datasets",
     "diffusions",

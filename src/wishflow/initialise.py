@@ -106,5 +106,5 @@ def _padded(kind, items):
     n = len(items)
     index = np.arange(size_class(n)) % n
     weights = jnp.asarray((np.arange(len(index)) < n).astype(float))
-    arrays = {name: jnp.asarray(value[index]) for name, value in vars(items).items()}
+    arrays = {name: jnp.asarray(value[index]) for name, value in vars(items).items() if name != "row"}
     return kind(**arrays, weights=weights, n_data=jnp.asarray(float(n)))

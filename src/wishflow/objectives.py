@@ -177,8 +177,9 @@ def negative_transition_bound(
 ) -> tuple[Scalar, dict[str, Scalar]]:
     """−(Σ_i E_J log N(y_{i+1}; y_i + hμ, h(LJJᵀLᵀ + Λ)) − penalties) and its parts: an exact bound in J.
 
-    Rows with gaps or holes before them are scored by the belief recursion (`filtering`), with one draw of J.
-    `average` says whether S draws of J are averaged by the log density or by the density (tighter, Burda et al. 2016).
+    Rows with gaps or holes before them are scored by the belief recursion (`filtering`). `average` says whether S draws
+    of J are averaged by the log density or by the density (tighter, Burda et al. 2016): with ν = ρ the matrix JJᵀ comes
+    so near to a singular one that the mean of logs has no useful maximum.
     """
     k_steps, k_windows = jax.random.split(key)
     parts = {"fit": jnp.zeros((), kernel_dtype(model)), **model.field.kl()}
@@ -186,7 +187,7 @@ def negative_transition_bound(
         field = model.field.prepare(dtype)
         parts["fit"] += _transition_fit(field, batch.transitions, k_steps, n_samples, average)
     if batch.windows is not None:
-        parts["fit"] += _window_fit(model.field.prepare(), batch.windows, k_windows)
+        parts["fit"] += _window_fit(model.field.prepare(), batch.windows, k_windows, n_samples, average)
     return -_weighted(parts, kl_weight), parts
 
 
@@ -214,10 +215,15 @@ def _by_tick(batch: WindowBatch):
     return tuple(jnp.swapaxes(x, 0, 1) for x in (batch.h, batch.u, batch.y, batch.is_seen))
 
 
-def _window_fit(field, batch: WindowBatch, key) -> Scalar:
-    belief = filtering.Belief.start(batch.start, batch.is_known)
-    _, log_density = filtering.run(key, field, belief, *_by_tick(batch))
-    by_window = jnp.sum(jnp.where(batch.is_scored.T, log_density, 0.0), 0)
+def _window_fit(field, batch: WindowBatch, key, n_samples: int, average: str) -> Scalar:
+    """The draws of J go their own ways through a window and are averaged tick by tick, as in a particle filter."""
+    belief = filtering.Belief.start(*(jnp.tile(x, (n_samples, 1)) for x in (batch.start, batch.is_known)))
+    ticks = (jnp.tile(x, (1, n_samples) + (1,) * (x.ndim - 2)) for x in _by_tick(batch))
+    _, log_density = filtering.run(key, field, belief, *ticks)
+    n_ticks, n_windows = batch.h.shape[1], batch.h.shape[0]
+    by_draw = jnp.moveaxis(log_density.reshape(n_ticks, n_samples, n_windows), 1, 0)
+    by_tick = _over_paths(by_draw.reshape(n_samples, -1), average)[0].reshape(n_ticks, n_windows)
+    by_window = jnp.sum(jnp.where(batch.is_scored.T, by_tick, 0.0), 0)
     return batch.n_data / jnp.sum(batch.weights) * jnp.sum(batch.weights * by_window)
 
 

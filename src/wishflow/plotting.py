@@ -168,3 +168,25 @@ def _planar(name: str, values: ArrayLike, n_axes: int) -> np.ndarray:
         expected = "(T, N, 2)" if n_axes == 3 else "(N, 2)"
         raise DataError(f"{name} have shape {array.shape}; expected {expected}: choose two of the coordinates.")
     return array
+
+
+# --- time series ----------------------------------------------------------------------------------
+
+
+def plot_fan(forecast: Any, variables: Any = None, history: Any = None, coverages: Any = (0.5, 0.9)) -> Any:
+    """A fan chart for each variable of a `Forecast`: median, central intervals, and the data before and behind it."""
+    from matplotlib.figure import Figure
+
+    names = list(forecast.columns) if variables is None else list(np.atleast_1d(variables))
+    figure = Figure(figsize=(8.0, 1.9 * len(names) + 0.6), layout="constrained")
+    panels = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
+    colour = colour_of("diffWGP")
+    for ax, name in zip(panels, names, strict=True):
+        for coverage in sorted(coverages, reverse=True):
+            low, high = forecast.interval(coverage)
+            ax.fill_between(forecast.index, low[name], high[name], color=colour, alpha=0.25, lw=0)
+        ax.plot(forecast.index, forecast.quantile(0.5)[name], color=colour)
+        if history is not None:
+            ax.plot(history.index, history[name], color="black", lw=1.0)
+        ax.set_ylabel(str(name))
+    return figure

@@ -47,11 +47,12 @@ class Ticks:
 
 @dataclasses.dataclass(frozen=True)
 class Transitions:
-    """Steps from a known history to a complete row: inputs (x, lags, u), the increment and the length of the step."""
+    """Steps from a known history to a complete row: inputs (x, lags, u), increment, length of the step, the row."""
 
     X: Float[np.ndarray, "N K"]
     increment: Float[np.ndarray, "N D"]
     h: Float[np.ndarray, " N"]
+    row: Int[np.ndarray, " N"]
 
     def __len__(self) -> int:
         return len(self.h)
@@ -68,6 +69,7 @@ class Windows:
     y: Float[np.ndarray, "K T D"]
     is_seen: Bool[np.ndarray, "K T D"]
     is_scored: Bool[np.ndarray, "K T"]
+    row: Int[np.ndarray, "K T"]
 
     def __len__(self) -> int:
         return len(self.h)
@@ -126,7 +128,11 @@ def _gap_ticks(series: Series, rows: np.ndarray, step: float) -> Ticks:
     is_last = np.zeros(len(owner), bool)
     is_last[np.cumsum(counts) - 1] = True
     y = np.where(is_last[:, None], series.values[rows][owner], np.nan)
-    return Ticks((lengths / counts)[owner], series.covariates[rows][owner], y, np.where(is_last, rows[owner], -1))
+    h = (lengths / counts)[owner]
+    ends = series.times[rows[0]] + np.cumsum(h) - h[0]
+    # A row without entries still says what the covariates were: a tick has those of the first row at or after its end.
+    nearest = np.minimum(np.searchsorted(series.times, ends - SLACK * step), rows[owner])
+    return Ticks(h, series.covariates[nearest], y, np.where(is_last, rows[owner], -1))
 
 
 # --- what is scored ------------------------------------------------------------------------------
@@ -165,9 +171,20 @@ def _history(y: np.ndarray, at: np.ndarray, lags: int) -> np.ndarray:
     return np.concatenate([padded[at + lags - lag] for lag in range(lags)], axis=1)
 
 
+def rollouts(ticks: list[Ticks], lags: int, length: int = 24) -> Windows:
+    """Overlapping windows of `length` ticks, a new one every half window, all rows scored: for free simulation."""
+    found = []
+    for part in ticks:
+        last = len(part.h) - 1
+        starts = range(lags - 1, max(last - length // 2, lags), max(1, length // 2))
+        spans = [(start, start + 1, min(start + length, last)) for start in starts if start < last]
+        found.append(_windows(part, spans, ~np.isnan(part.y).all(axis=1), lags))
+    return _join(Windows, found)
+
+
 def _transitions(ticks: Ticks, at: np.ndarray, lags: int) -> Transitions:
     X = np.concatenate([_history(ticks.y, at, lags), ticks.u[at + 1]], axis=1)
-    return Transitions(X, ticks.y[at + 1] - ticks.y[at], ticks.h[at + 1])
+    return Transitions(X, ticks.y[at + 1] - ticks.y[at], ticks.h[at + 1], ticks.row[at + 1])
 
 
 def _spans(needed: np.ndarray, is_known: np.ndarray, lags: int) -> list[tuple[int, int, int]]:
@@ -204,12 +221,14 @@ def _windows(ticks: Ticks, spans: list[tuple[int, int, int]], needed: np.ndarray
     n, (_, dim), n_u = len(spans), ticks.y.shape, ticks.u.shape[1]
     h, u = np.zeros((n, WINDOW)), np.zeros((n, WINDOW, n_u))
     y, is_scored = np.full((n, WINDOW, dim), np.nan), np.zeros((n, WINDOW), bool)
+    row = np.full((n, WINDOW), -1)
     for k, (start, scored_from, end) in enumerate(spans):
         inside = slice(start + 1, end + 1)
         size = end - start
         h[k, :size], u[k, :size], y[k, :size] = ticks.h[inside], ticks.u[inside], ticks.y[inside]
+        row[k, :size] = ticks.row[inside]
         is_scored[k, :size] = needed[inside] & (np.arange(start + 1, end + 1) >= scored_from)
     first = np.array([start for start, _, _ in spans], int)
     history = _history(ticks.y, first, lags)
     seen = ~np.isnan(y)
-    return Windows(np.nan_to_num(history), ~np.isnan(history), h, u, np.where(seen, y, 0.0), seen, is_scored)
+    return Windows(np.nan_to_num(history), ~np.isnan(history), h, u, np.where(seen, y, 0.0), seen, is_scored, row)

@@ -77,7 +77,7 @@ class ModelEstimator(BaseEstimator):
 
     def _run(self, problem: Problem) -> None:
         with computing():
-            self._accept(train([problem], _callbacks(self, len(problem.X)))[0])
+            self._accept(train([problem], make_callbacks(self, len(problem.X)))[0])
 
     # --- prediction ---
 
@@ -108,7 +108,8 @@ class ModelEstimator(BaseEstimator):
         save_estimator(self, path)
 
 
-def _callbacks(estimator: Any, n_points: int) -> list:
+def make_callbacks(estimator: Any, n_points: int) -> list:
+    """The user's callbacks, and the progress bar where `verbose` asks for it."""
     given = estimator.callbacks
     callbacks = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
     return [*callbacks, ProgressBar(n_points=n_points)] if estimator.verbose else callbacks

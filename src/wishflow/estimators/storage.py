@@ -19,10 +19,13 @@ from ..files import flatten_arrays, plain, read_model, unflatten_arrays, write_m
 from ..models import flow, sparse_gp
 from ..runtime import computing
 from .classification import FlowClassifier
+from .forecasting import WishartForecaster
+from .forecasting.storage import rebuilt as rebuilt_forecaster
 from .regression import FlowRegressor, SparseGPRegressor
 from .scaling import Scaler
 
-REGISTRY: dict[str, type] = {cls.__name__: cls for cls in (SparseGPRegressor, FlowRegressor, FlowClassifier)}
+CLASSES = (SparseGPRegressor, FlowRegressor, FlowClassifier, WishartForecaster)
+REGISTRY: dict[str, type] = {cls.__name__: cls for cls in CLASSES}
 NOT_STORED = ("callbacks",)
 PLAIN_ATTRIBUTES = ("n_features_in_", "n_iter_", "seed_", "status_", "is_multi_output_")
 
@@ -66,6 +69,8 @@ def load(path: str | Path, custom: dict[str, type] | None = None) -> Any:
 
 
 def _rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+    if issubclass(cls, WishartForecaster):
+        return rebuilt_forecaster(cls, header, arrays)
     estimator = cls(**{key: specs.from_json(value) for key, value in header["parameters"].items()})
     with computing():
         _restore(estimator, header, arrays)

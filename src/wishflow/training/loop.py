@@ -38,7 +38,7 @@ from .steps import AbstractSteps, RowSteps, SeriesSteps
 STEPS_PER_CHUNK = 100
 SKIPPED_LIMIT = 20
 # A window of ticks costs about as much as this many single transitions.
-WINDOWS_SHARE = 32
+WINDOWS_SHARE = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +61,7 @@ class SeriesProblem:
     spec: DynamicsSpec
     training: TrainingSpec
     layout: Layout
-    transitions: Transitions
+    transitions: Transitions | None
     windows: Windows
     start: Start
     Z: np.ndarray
@@ -71,7 +71,7 @@ class SeriesProblem:
 
     @property
     def n_items(self) -> int:
-        return len(self.transitions) + int(self.windows.is_scored.sum())
+        return (0 if self.transitions is None else len(self.transitions)) + int(self.windows.is_scored.sum())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -314,8 +314,7 @@ class _SeriesRun(_Run):
 
     def __init__(self, problem: SeriesProblem, calls: CallbackList) -> None:
         super().__init__([problem], calls, [0], 1)
-        is_rollout = problem.spec.objective == "rollout"
-        self.data = series_batch(None if is_rollout else problem.transitions, problem.windows)
+        self.data = series_batch(problem.transitions, problem.windows)
         self.n_rows = np.array([problem.n_items])
 
     def run(self) -> list[Trained]:

@@ -1,0 +1,97 @@
+"""Rolling evaluation: fit once, then forecast from origin after origin and score what came."""
+
+from __future__ import annotations
+
+import copy
+import numbers
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from sklearn.base import clone
+
+from ... import metrics
+from ...errors import OptionError
+from .. import checks
+from .forecaster import WishartForecaster
+
+
+def backtest(
+    forecaster: WishartForecaster,
+    y: pd.DataFrame | pd.Series,
+    X: pd.DataFrame | None = None,
+    fh: Any = 24,
+    initial: Any = None,
+    step: int | None = None,
+    n_draws: int = 500,
+    coverage: float = 0.8,
+) -> xr.Dataset:
+    """Scores by origin and horizon: "crps" and "covered" for each variable, "energy" and "log_density" for each time.
+
+    The forecaster is fitted to the rows before `initial` (a number of rows, a stamp, or a share; 70 % by default)
+    unless it is fitted already; then origins follow every `step` rows (the longest horizon by default), and at each the
+    forecaster is conditioned on all rows before it. Cells that were not observed have no score (NaN).
+    """
+    frame = y.to_frame() if isinstance(y, pd.Series) else y
+    first = _first_origin(frame, initial)
+    rolling = copy.copy(forecaster) if hasattr(forecaster, "model_") else clone(forecaster)
+    if not hasattr(rolling, "model_"):
+        rolling.fit(frame.iloc[:first], None if X is None else X)
+    elif rolling.tails_[None].index[-1] >= frame.index[first]:
+        raise OptionError(
+            f"the forecaster has seen data up to {rolling.tails_[None].index[-1]}, the first origin is "
+            f"{frame.index[first]}; choose a later initial, or pass a forecaster that is not fitted."
+        )
+    steps = list(range(1, int(fh) + 1)) if isinstance(fh, numbers.Integral) else [int(k) for k in fh]
+    jump = max(steps) if step is None else checks.positive_int("step", step)
+    origins = range(first, len(frame) - max(steps) + 1, jump)
+    if not len(origins):
+        raise OptionError(f"no origin after row {first} leaves {max(steps)} rows to score; lower initial or fh.")
+    seen, parts = _start_of_rest(rolling, frame), []
+    for origin in origins:
+        if origin > seen:
+            rolling.update(frame.iloc[seen:origin], None if X is None else X)
+            seen = origin
+        parts.append(_scores(rolling, frame, X, origin, steps, n_draws, coverage))
+    scores = {name: np.stack([part[name] for part in parts]) for name in parts[0]}
+    coordinates = {"origin": frame.index[list(origins)], "horizon": steps, "variable": list(frame.columns)}
+    by_cell, by_time = ("origin", "horizon", "variable"), ("origin", "horizon")
+    dims = {"crps": by_cell, "covered": by_cell, "energy": by_time, "log_density": by_time}
+    return xr.Dataset({n: (dims[n], v) for n, v in scores.items()}, coordinates, attrs={"coverage": coverage})
+
+
+def _first_origin(frame: pd.DataFrame, initial: Any) -> int:
+    """The position of the first row that is forecast."""
+    if initial is None:
+        initial = 0.7
+    if isinstance(initial, float):
+        initial = round(initial * len(frame))
+    position = int(initial) if isinstance(initial, numbers.Integral) else int(frame.index.searchsorted(initial))
+    if not 1 < position < len(frame):
+        raise OptionError(f"initial={initial!r} leaves {position} rows to train on; the series has {len(frame)} rows.")
+    return position
+
+
+def _start_of_rest(forecaster: WishartForecaster, frame: pd.DataFrame) -> int:
+    """The first row the forecaster has not seen."""
+    return int(frame.index.searchsorted(forecaster.tails_[None].index[-1], side="right"))
+
+
+def _scores(
+    forecaster: Any, frame: pd.DataFrame, X: Any, origin: int, steps: list[int], n_draws: int, coverage: float
+) -> dict[str, np.ndarray]:
+    rows = frame.iloc[[origin + k - 1 for k in steps]]
+    found = forecaster.forecast(steps, X, n_draws=n_draws)
+    samples, values = found.samples.values, rows.to_numpy(float)
+    is_there = ~np.isnan(values)
+    filled = np.where(is_there, values, 0.0)
+    low, high = np.quantile(samples, [0.5 - coverage / 2, 0.5 + coverage / 2], axis=0)
+    complete = is_there.all(axis=1)
+    energy = np.where(complete, metrics.energy_score(filled, samples), np.nan)
+    return {
+        "crps": np.where(is_there, metrics.crps_samples(filled, samples), np.nan),
+        "covered": np.where(is_there, (low <= filled) & (filled <= high), np.nan),
+        "energy": energy,
+        "log_density": found.log_prob(values).to_numpy(),
+    }

@@ -1,0 +1,161 @@
+"""Model files of forecasters: specs, options, the axis of time, scales and the last rows; loading runs no code."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+
+from ... import specs
+from ...errors import ModelFileError
+from ...fields.dynamic import Layout
+from ...files import flatten_arrays, plain, unflatten_arrays, write_model
+from ...models import dynamics
+from ...models.dynamics import Start
+from ...runtime import computing
+from ..scaling import Scaler
+from .forecaster import Tail, WishartForecaster
+from .times import TimeAxis
+from .transforms import ColumnTransforms
+
+NOT_STORED = ("callbacks",)
+
+
+def save_forecaster(forecaster: WishartForecaster, path: str | Path) -> None:
+    """Write a fitted forecaster to one file, atomically."""
+    if _is_object(forecaster.transform):
+        raise ModelFileError(
+            f"transform={forecaster.transform!r} is an object, and loading a file runs no code; use a name such as "
+            "'log1p', or transform the data before fit."
+        )
+    header = {
+        "class": type(forecaster).__name__,
+        "parameters": {name: _plain(name, value) for name, value in forecaster.get_params(deep=False).items()},
+        "spec": forecaster.spec_.to_json(),
+        "training": forecaster.training_.to_json(),
+        "axis": dataclasses.asdict(forecaster.axis_),
+        "columns": [plain(name) for name in forecaster.columns_],
+        "x_columns": None if forecaster.x_columns_ is None else [plain(name) for name in forecaster.x_columns_],
+        "periods": list(forecaster.periods_),
+        "keys": [plain(key) for key in forecaster.tails_],
+        "indices": [_index_to_json(tail.index) for tail in forecaster.tails_.values()],
+        "flags": {"is_series": forecaster.is_series_, "is_panel": forecaster.is_panel_},
+        "attributes": {name: plain(getattr(forecaster, name)) for name in ("seed_", "n_iter_", "status_")},
+        "n_inducing": int(forecaster.model_.field.basis.Z.shape[0]),
+        "history_columns": forecaster.history_.columns.tolist(),
+        "history_phases": forecaster.history_["phase"].tolist(),
+    }
+    write_model(path, header, _arrays(forecaster))
+
+
+def _is_object(transform: Any) -> bool:
+    parts = transform.values() if isinstance(transform, dict) else [transform]
+    return any(not (part is None or isinstance(part, str)) for part in parts)
+
+
+def _plain(name: str, value: Any) -> Any:
+    if name in NOT_STORED or callable(value):
+        return None
+    if isinstance(value, specs.Spec):
+        return value.to_json()
+    if name == "transform" and isinstance(value, dict):
+        return {"by_column": [[plain(column), choice] for column, choice in value.items()]}
+    try:
+        return plain(value)
+    except TypeError:
+        return None
+
+
+def _index_to_json(index: pd.Index) -> dict[str, Any]:
+    if isinstance(index, pd.PeriodIndex):
+        return {"kind": "period", "freq": index.freqstr}
+    if isinstance(index, pd.DatetimeIndex):
+        return {"kind": "datetime", "zone": None if index.tz is None else str(index.tz), "unit": index.unit}
+    return {"kind": "number", "dtype": str(index.dtype)}
+
+
+def _index_numbers(index: pd.Index) -> np.ndarray:
+    return np.asarray(index.asi8 if isinstance(index, pd.PeriodIndex | pd.DatetimeIndex) else index)
+
+
+def _index_of(header: dict[str, Any], values: np.ndarray) -> pd.Index:
+    if header["kind"] == "period":
+        return pd.PeriodIndex.from_ordinals(values, freq=header["freq"])  # type: ignore[attr-defined]
+    if header["kind"] == "datetime":
+        index = pd.DatetimeIndex(values.astype(f"datetime64[{header['unit']}]"))
+        return index if header["zone"] is None else index.tz_localize("UTC").tz_convert(header["zone"])
+    return pd.Index(values, dtype=header["dtype"])
+
+
+def _arrays(forecaster: WishartForecaster) -> dict[str, np.ndarray]:
+    with computing():
+        arrays = {f"model.{name}": value for name, value in flatten_arrays(forecaster.model_).items()}
+    scalers = {"y": forecaster.y_scaler_} | ({} if forecaster.x_columns_ is None else {"x": forecaster.x_scaler_})
+    for name, scaler in scalers.items():
+        arrays |= {f"{name}_scaler.mean": scaler.mean, f"{name}_scaler.scale": scaler.scale}
+    for i, tail in enumerate(forecaster.tails_.values()):
+        parts = {"index": _index_numbers(tail.index), "values": tail.values, "covariates": tail.covariates}
+        arrays |= {f"tail.{i}.{name}": value for name, value in parts.items()}
+    numbers = forecaster.history_.drop(columns="phase")
+    return arrays | {f"history.{name}": numbers[name].to_numpy() for name in numbers}
+
+
+def rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> WishartForecaster:
+    """The forecaster a file describes."""
+    parameters = {name: _parameter(value) for name, value in header["parameters"].items()}
+    forecaster = cls(**parameters)
+    forecaster.spec_, forecaster.training_ = specs.from_json(header["spec"]), specs.from_json(header["training"])
+    forecaster.axis_ = TimeAxis(**header["axis"])
+    forecaster.columns_ = pd.Index(header["columns"])
+    forecaster.x_columns_ = None if header["x_columns"] is None else pd.Index(header["x_columns"])
+    forecaster.periods_ = tuple(header["periods"])
+    forecaster.transforms_ = ColumnTransforms.of(forecaster.transform, forecaster.columns_)
+    forecaster.is_series_, forecaster.is_panel_ = header["flags"]["is_series"], header["flags"]["is_panel"]
+    forecaster.fh_ = None
+    for name, value in header["attributes"].items():
+        setattr(forecaster, name, value)
+    forecaster.y_scaler_ = Scaler(arrays["y_scaler.mean"], arrays["y_scaler.scale"])
+    if forecaster.x_columns_ is not None:
+        forecaster.x_scaler_ = Scaler(arrays["x_scaler.mean"], arrays["x_scaler.scale"])
+    forecaster.tails_ = {
+        _key(key): Tail(
+            _index_of(index, arrays[f"tail.{i}.index"]), arrays[f"tail.{i}.values"], arrays[f"tail.{i}.covariates"]
+        )
+        for i, (key, index) in enumerate(zip(header["keys"], header["indices"], strict=True))
+    }
+    forecaster.model_ = _model(forecaster, header, arrays)
+    history = {"phase": header["history_phases"], **_part(arrays, "history.")}
+    forecaster.history_ = pd.DataFrame({name: history[name] for name in header["history_columns"]})
+    return forecaster
+
+
+def _parameter(value: Any) -> Any:
+    if isinstance(value, dict) and "by_column" in value:
+        return dict(map(tuple, value["by_column"]))
+    return specs.from_json(value)
+
+
+def _key(key: Any) -> Any:
+    return tuple(key) if isinstance(key, list) else key
+
+
+def _part(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name[len(prefix) :]: value for name, value in arrays.items() if name.startswith(prefix)}
+
+
+def _model(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+    """A model of the right structure, built from its specs, filled with the arrays of the file."""
+    dim = len(forecaster.columns_)
+    n_covariates = next(iter(forecaster.tails_.values())).covariates.shape[1]
+    layout = Layout(dim, forecaster.spec_.lags, n_covariates)
+    with computing():
+        start = Start(np.zeros((dim, layout.n_history + n_covariates)), np.zeros(dim), np.eye(dim))  # type: ignore[arg-type]
+        Z = np.zeros((header["n_inducing"], dim + n_covariates))
+        template = dynamics.build(forecaster.spec_, layout, start, Z, jax.random.key(0))
+        template = jax.tree.map(np.asarray, template)
+        restored = unflatten_arrays(template, _part(arrays, "model."))
+    return jax.tree.map(np.asarray, restored)

@@ -1,0 +1,171 @@
+"""Time stamps and units: one unit is the median gap; stamps go to numbers and steps go back to stamps."""
+
+from __future__ import annotations
+
+import dataclasses
+import numbers
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ...errors import DataError, OptionError
+
+IRREGULAR = 1e-3
+# Offsets of uneven length, and the period that counts them.
+PERIOD_OF = {"MS": "M", "ME": "M", "BMS": "M", "BME": "M", "QS": "Q", "QE": "Q", "BQS": "Q", "BQE": "Q"}
+PERIOD_OF |= {"YS": "Y", "YE": "Y", "BYS": "Y", "BYE": "Y"}
+
+
+@dataclasses.dataclass(frozen=True)
+class TimeAxis:
+    """How stamps are turned into units of the model.
+
+    `kind` is "datetime" (numbers are nanoseconds), "period" (ordinals of `freq`; also for months and other spans of
+    uneven length) or "number". `unit` is the length of one unit in these numbers; `zone` and `freq` give stamps back.
+    """
+
+    kind: str
+    unit: float
+    zone: str | None = None
+    freq: str | None = None
+    is_regular: bool = True
+
+    @classmethod
+    def of(cls, indices: list[pd.Index], freq: Any = None) -> TimeAxis:
+        """The axis of a series, or of all series of a panel together."""
+        first = indices[0]
+        if isinstance(first, pd.PeriodIndex):
+            return cls("period", 1.0, None, first.freqstr)
+        if isinstance(first, pd.DatetimeIndex):
+            return _datetime_axis(indices, freq)
+        gaps = np.concatenate([np.diff(np.asarray(index, float)) for index in indices])
+        unit = _median_gap(gaps) if freq is None else float(freq)
+        return cls("number", unit, is_regular=_is_regular(gaps, unit))
+
+    def numbers(self, index: pd.Index) -> np.ndarray:
+        """Stamps as numbers of the axis."""
+        if self.kind == "number":
+            return np.asarray(index, float)
+        if self.kind == "period":
+            return np.asarray((index if isinstance(index, pd.PeriodIndex) else _periods(index, self.freq)).asi8, float)
+        return np.asarray(_utc(index).asi8, float)
+
+    def units(self, index: pd.Index, origin: float) -> np.ndarray:
+        """Time since `origin` (a number of the axis) in units."""
+        return (self.numbers(index) - origin) / self.unit
+
+    def ahead(self, end: Any, steps: list[int]) -> pd.Index:
+        """The stamps `steps` steps after `end`."""
+        if self.kind == "number":
+            values = [end + k * (int(self.unit) if float(self.unit).is_integer() else self.unit) for k in steps]
+            return pd.Index(values)
+        if self.kind == "period" and isinstance(end, pd.Period):
+            return pd.PeriodIndex([end + k for k in steps], freq=self.freq)
+        if self.freq is not None:
+            return pd.date_range(end, periods=max(steps) + 1, freq=self.freq)[steps]
+        return pd.DatetimeIndex([end + k * pd.Timedelta(int(self.unit), "ns") for k in steps])
+
+    def horizon(self, fh: Any, end: Any) -> pd.Index:
+        """Stamps of a horizon: an int h or a time span means all steps up to it, a list of ints these steps.
+
+        Stamps are taken as they are; all of them must lie after `end`.
+        """
+        if fh is None:
+            raise OptionError("fh=None given; expected steps (an int or a list), a time span such as '48h', or stamps.")
+        if isinstance(fh, numbers.Integral) and not isinstance(fh, bool):
+            return self._steps(list(range(1, int(fh) + 1)), end, fh)
+        if isinstance(fh, str | pd.Timedelta) and self.kind == "datetime":
+            return self._steps(self._span(fh), end, fh)
+        if isinstance(fh, pd.Index) or np.asarray(fh).dtype.kind not in "iu":
+            return self._stamps(pd.Index(fh), end)
+        return self._steps([int(k) for k in np.atleast_1d(fh)], end, fh)
+
+    def _span(self, fh: Any) -> list[int]:
+        try:
+            span = pd.Timedelta(fh)
+        except ValueError as error:
+            raise OptionError(f"fh={fh!r} is no time span; expected one such as '48h', steps or stamps.") from error
+        return list(range(1, int(np.floor(span.as_unit("ns").value / self.unit + IRREGULAR)) + 1))
+
+    def _steps(self, steps: list[int], end: Any, fh: Any) -> pd.Index:
+        if not steps or min(steps) < 1:
+            raise OptionError(
+                f"fh={fh!r} given; expected steps of at least 1, counted from the end of the data ({end})."
+            )
+        if not self.is_regular:
+            raise OptionError(
+                f"fh={fh!r} counts steps, but the stamps are irregular; pass the stamps to forecast, or freq= to the "
+                "forecaster."
+            )
+        return self.ahead(end, steps)
+
+    def _stamps(self, index: Any, end: Any) -> pd.Index:
+        if self.kind == "datetime" and not isinstance(index, pd.DatetimeIndex):
+            raise OptionError(
+                f"fh holds {index.dtype}; expected time stamps, as in the data, or whole numbers of steps."
+            )
+        if self.kind == "datetime" and (index.tz is None) != (self.zone is None):
+            raise OptionError(f"fh has the time zone {index.tz}, the data have {self.zone}; give both the same.")
+        check_order(index, "fh")
+        if len(index) and not index[0] > end:
+            raise OptionError(f"fh starts at {index[0]}; expected stamps after the end of the data ({end}).")
+        return index
+
+
+def _utc(index: pd.Index) -> pd.DatetimeIndex:
+    index = pd.DatetimeIndex(index)
+    return (index.tz_convert("UTC") if index.tz is not None else index).as_unit("ns")
+
+
+def _periods(index: Any, freq: str | None) -> pd.PeriodIndex:
+    naive = index.tz_localize(None) if index.tz is not None else index
+    name = str(freq)
+    return pd.PeriodIndex(naive.to_period(PERIOD_OF.get(name.split("-")[0], name)))
+
+
+def _datetime_axis(indices: list[Any], freq: Any) -> TimeAxis:
+    zone = None if indices[0].tz is None else str(indices[0].tz)
+    found = freq
+    if found is None:
+        names = {index.freqstr or (pd.infer_freq(index) if len(index) > 2 else None) for index in indices}
+        found = names.pop() if len(names) == 1 else None
+    if found is not None:
+        found = pd.tseries.frequencies.to_offset(found)
+        if not isinstance(found, pd.tseries.offsets.Tick | pd.tseries.offsets.Day):
+            name = pd.tseries.frequencies.to_offset(found).freqstr
+            return TimeAxis("period", 1.0, zone, name)
+    gaps = np.concatenate([np.diff(_utc(index).asi8.astype(float)) for index in indices])
+    unit = _median_gap(gaps) if found is None else float(_length(found).as_unit("ns").value)
+    is_regular = found is not None or _is_regular(gaps, unit)
+    return TimeAxis("datetime", unit, zone, None if found is None else found.freqstr, is_regular)
+
+
+def _length(offset: Any) -> pd.Timedelta:
+    """The length of a fixed offset; a day counts as 24 hours."""
+    return pd.Timedelta(days=offset.n) if isinstance(offset, pd.tseries.offsets.Day) else pd.Timedelta(offset)
+
+
+def _median_gap(gaps: np.ndarray) -> float:
+    if not len(gaps):
+        raise DataError("the series has one row; expected at least two, to learn from steps between rows.")
+    return float(np.median(gaps))
+
+
+def _is_regular(gaps: np.ndarray, unit: float) -> bool:
+    return bool(np.abs(gaps / unit - np.round(gaps / unit)).max() < IRREGULAR) if len(gaps) else True
+
+
+def check_order(index: pd.Index, name: str) -> None:
+    """Stamps must be there, increasing and distinct."""
+    if index.hasnans:
+        raise DataError(
+            f"the index of {name} holds NaT at position {int(np.flatnonzero(index.isna())[0])}; drop the row."
+        )
+    if index.has_duplicates:
+        stamp = index[index.duplicated()][0]
+        raise DataError(
+            f"the index of {name} holds {stamp} twice; keep one row for each stamp (groupby(level=0).mean())."
+        )
+    if not index.is_monotonic_increasing:
+        raise DataError(f"the index of {name} is not sorted; call sort_index() first.")

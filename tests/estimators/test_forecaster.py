@@ -1,0 +1,268 @@
+"""`WishartForecaster`: frames in and out, irregular times, holes, panels, files, and laws of its forecasts."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.integrate import trapezoid
+
+import wishflow as wf
+from wishflow.errors import DataError, OptionError
+from wishflow.estimators.forecasting import forecaster
+
+SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2}
+N = 200
+HOURS = pd.date_range("2021-03-01", periods=N, freq="h", tz="Europe/Berlin")
+
+
+def simulated(n=N, dim=2, seed=0):
+    """A stable VAR(1) with correlated noise."""
+    rng = np.random.default_rng(seed)
+    mixing = np.array([[0.5, 0.0], [0.4, 0.2]])[:dim, :dim]
+    y = np.zeros((n, dim))
+    for t in range(1, n):
+        y[t] = 0.9 * y[t - 1] + mixing @ rng.normal(size=dim)
+    return y
+
+
+@pytest.fixture(scope="module")
+def y():
+    return pd.DataFrame(10.0 + 3.0 * simulated(), index=HOURS, columns=["a", "b"])
+
+
+@pytest.fixture(scope="module")
+def fitted(y):
+    return wf.WishartForecaster(**SMALL).fit(y.iloc[:150])
+
+
+def test_a_forecast_is_joint_paths_in_the_units_and_time_zone_of_the_data(fitted, y):
+    found = fitted.forecast(6, n_draws=50)
+    assert found.samples.dims == ("draw", "time", "variable")
+    assert found.samples.shape == (50, 6, 2)
+    pd.testing.assert_index_equal(found.index, HOURS[150:156], exact="equiv", check_names=False)
+    assert str(found.samples.indexes["time"].tz) == "Europe/Berlin"
+    assert list(found.samples["variable"].values) == ["a", "b"]
+    assert abs(found.mean["a"].iloc[0] - y["a"].iloc[149]) < 4.0
+
+
+@pytest.mark.parametrize("fh", [3, [1, 2, 3], "3h", pd.Timedelta("3h"), HOURS[150:153]], ids=str)
+def test_horizons_in_all_their_forms(fitted, fh):
+    found = fitted.forecast(fh, n_draws=20)
+    pd.testing.assert_index_equal(found.index, HOURS[150:153], exact="equiv", check_names=False)
+    np.testing.assert_array_equal(found.samples, fitted.forecast(3, n_draws=20).samples)
+
+
+def test_a_few_steps_of_a_horizon_are_those_of_the_whole(fitted):
+    whole, part = fitted.forecast(8, n_draws=20), fitted.forecast([2, 7], n_draws=20)
+    np.testing.assert_array_equal(part.samples.values, whole.samples.values[:, [1, 6]])
+
+
+def test_two_calls_agree_and_another_seed_differs(fitted):
+    one, two = fitted.predict(4), fitted.predict(4)
+    pd.testing.assert_frame_equal(one, two)
+    assert not np.allclose(fitted.forecast(4, n_draws=20, random_state=3).mean, fitted.forecast(4, n_draws=20).mean)
+
+
+def test_frames_have_the_columns_of_sktime(fitted):
+    steps = [1, 3]
+    assert list(fitted.predict(steps).columns) == ["a", "b"]
+    interval = fitted.predict_interval(steps, coverage=[0.5, 0.9])
+    assert interval.columns.tolist() == [
+        (v, c, side) for v in ("a", "b") for c in (0.5, 0.9) for side in ("lower", "upper")
+    ]
+    quantiles = fitted.predict_quantiles(steps, alpha=[0.05, 0.95])
+    assert quantiles.columns.tolist() == [("a", 0.05), ("a", 0.95), ("b", 0.05), ("b", 0.95)]
+    np.testing.assert_allclose(interval["a", 0.9, "lower"], quantiles["a", 0.05])
+    assert (fitted.predict_var(steps) > 0).all().all()
+
+
+def test_the_density_of_a_forecast_integrates_to_one():
+    series = pd.Series(5.0 + simulated()[:, 0], index=HOURS)
+    model = wf.WishartForecaster(**SMALL).fit(series)
+    found = model.forecast([2], n_draws=60)
+    grid = np.linspace(-1.0, 11.0, 400)
+    density = [np.exp(found.log_prob(np.array([[g]])).iloc[0]) for g in grid]
+    assert trapezoid(density, grid) == pytest.approx(1.0, abs=2e-3)
+    sampled = found.samples.values[:, 0, 0]
+    assert trapezoid(grid * density, grid) == pytest.approx(sampled.mean(), abs=4 * sampled.std() / 60**0.5)
+
+
+def test_log_prob_goes_on_from_the_end_of_training(fitted, y, monkeypatch):
+    monkeypatch.setattr(forecaster, "N_SCORE_DRAWS", 1000)
+    new = y.iloc[150:160]
+    scores = fitted.log_prob(new)
+    assert scores.index.equals(new.index) and scores.notna().all()
+    one = fitted.forecast([1], n_draws=4000)
+    # One step ahead, both are mixtures over draws of J at the last row.
+    assert one.log_prob(new.iloc[:1]).iloc[0] == pytest.approx(scores.iloc[0], abs=0.1)
+
+
+def test_another_unit_shifts_the_log_density(y):
+    one = wf.WishartForecaster(**SMALL).fit(y).log_prob(y)
+    other = wf.WishartForecaster(**SMALL).fit(1000.0 * y).log_prob(1000.0 * y)
+    np.testing.assert_allclose((one - other).iloc[1:], 2 * np.log(1000.0), rtol=1e-4)
+
+
+def test_transforms_keep_their_range_and_carry_their_jacobian(y):
+    positive = np.exp(0.3 * (y - 10.0))
+    model = wf.WishartForecaster(transform={"a": "log", "b": "sqrt"}, **SMALL).fit(positive)
+    assert (model.forecast(20, n_draws=200).samples.values >= 0.0).all()
+    logged = positive.assign(a=np.log(positive["a"]), b=np.sqrt(positive["b"]))
+    plain = wf.WishartForecaster(**SMALL).fit(logged)
+    jacobian = -np.log(positive["a"]) - np.log(2 * np.sqrt(positive["b"]))
+    np.testing.assert_allclose(model.log_prob(positive), plain.log_prob(logged) + jacobian, rtol=1e-8)
+
+
+def test_updating_is_fitting_without_training(fitted, y):
+    """Conditioned on all rows the forecasts start there; the model has not changed."""
+    import copy
+
+    moved = copy.copy(fitted).update(y.iloc[150:180])
+    found = moved.forecast(2, n_draws=20)
+    assert found.index[0] == HOURS[180]
+    assert fitted.forecast(2, n_draws=20).index[0] == HOURS[150]
+    assert moved.model_ is fitted.model_
+    trained = copy.copy(fitted).update(y.iloc[150:], update_params=True)
+    assert trained.n_iter_ > fitted.n_iter_
+
+
+def test_holes_irregular_stamps_and_whole_rows(y):
+    rng = np.random.default_rng(1)
+    holed = y.mask(rng.uniform(size=y.shape) < 0.2)
+    holed.iloc[40:43] = np.nan
+    keep = np.sort(rng.choice(N, 150, replace=False))
+    times = np.sort(rng.uniform(0, 200, size=150))
+    for frame in (holed, holed.iloc[keep], pd.DataFrame(holed.iloc[keep].to_numpy(), index=times)):
+        model = wf.WishartForecaster(**SMALL).fit(frame)
+        assert np.isfinite(model.history_["bound"]).all()
+        end = frame.index[-1]
+        stamps = pd.Index([end + 1.7, end + 4.0]) if isinstance(end, float) else 3
+        assert np.isfinite(model.forecast(stamps, n_draws=30).samples).all()
+        assert np.isfinite(model.log_prob(frame).dropna()).all()
+    with pytest.raises(OptionError, match="irregular"):
+        model.forecast(3)
+
+
+def test_lags_calendar_and_covariates(y):
+    stamps = pd.date_range(HOURS[0], periods=N + 5, freq="h")
+    X = pd.DataFrame({"load": np.sin(np.arange(N + 5) / 5)}, index=stamps)
+    model = wf.WishartForecaster(lags=3, calendar=True, **SMALL).fit(y, X)
+    assert model.periods_ == ("day", "week")
+    assert model.forecast(5, X, n_draws=20).samples.shape == (20, 5, 2)
+    with pytest.raises(DataError, match="no row for"):
+        model.forecast(6, X)
+    with pytest.raises(DataError, match="no X"):
+        model.forecast(5)
+
+
+def test_a_panel_trains_one_model(y):
+    other = y.iloc[:90] + 1.0
+    long = pd.concat({"x": y, "z": other})
+    model = wf.WishartForecaster(**SMALL).fit(long)
+    found = model.forecast(2, n_draws=10)
+    assert set(found) == {"x", "z"} and found["z"].index[0] == HOURS[90]
+    frame = model.predict(2)
+    assert frame.index.nlevels == 2 and len(frame) == 4
+    again = wf.WishartForecaster(**SMALL).fit({"x": y, "z": other})
+    pd.testing.assert_frame_equal(again.predict(2), frame)
+
+
+def test_covariances_are_covariances_in_units_of_the_data(y):
+    fitted = wf.WishartForecaster(**{**SMALL, "max_iter": 500, "drift": "linear", "n_train_samples": 8}).fit(y)
+    rate = fitted.covariance(y)
+    assert rate.dims == ("time", "variable", "variable_2") and rate.shape == (N, 2, 2)
+    assert (np.linalg.eigvalsh(rate.values) > 0).all()
+    correlation = fitted.correlation(y).values
+    np.testing.assert_allclose(np.diagonal(correlation, axis1=1, axis2=2), 1.0)
+    residual_sd = (y["a"] - 10 - 0.9 * (y["a"].shift() - 10)).std()
+    found = np.sqrt(rate.sel(variable="a", variable_2="a").values).mean()
+    assert found == pytest.approx(residual_sd, rel=0.15)
+
+
+@pytest.mark.parametrize("index", ["hours", "periods", "numbers", "months"])
+def test_a_file_gives_back_the_same_forecasts(y, index, tmp_path):
+    stamps = {
+        "hours": HOURS,
+        "periods": pd.period_range("2000-01", periods=N, freq="M"),
+        "numbers": pd.RangeIndex(N),
+        "months": pd.date_range("2000-01-01", periods=N, freq="MS"),
+    }[index]
+    frame = y.set_axis(stamps)
+    model = wf.WishartForecaster(lags=2, transform={"a": "asinh"}, calendar=index == "hours", **SMALL).fit(frame)
+    model.save(tmp_path / "model.wf")
+    again = wf.load(tmp_path / "model.wf")
+    one, two = model.forecast(3, n_draws=10), again.forecast(3, n_draws=10)
+    np.testing.assert_array_equal(one.samples, two.samples)
+    assert one.index.equals(two.index)
+    pd.testing.assert_series_equal(model.log_prob(frame), again.log_prob(frame))
+
+
+def test_backtest_scores_by_horizon(fitted, y):
+    scores = wf.backtest(fitted, y, fh=6, initial=150, step=10, n_draws=50)
+    assert dict(scores.sizes) == {"origin": 5, "horizon": 6, "variable": 2}
+    assert (scores["crps"] > 0).all() and np.isfinite(scores["log_density"]).all()
+    assert scores["crps"].mean(("origin", "variable"))[0] < scores["crps"].mean(("origin", "variable"))[-1]
+    unfitted = wf.backtest(wf.WishartForecaster(**SMALL), y, fh=6, initial=150, step=10, n_draws=50)
+    np.testing.assert_allclose(unfitted["crps"], scores["crps"])
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"drift": d} for d in ("gp", "linear", "none")]
+    + [{"diffusion": d} for d in ("gp", "diagonal", "none")]
+    + [{"white_noise": "state"}, {"columns": "independent"}, {"objective": "rollout"}],
+    ids=str,
+)
+def test_every_model_trains_and_forecasts(y, option):
+    model = wf.WishartForecaster(**{**SMALL, **option}).fit(y)
+    assert np.isfinite(model.history_["bound"]).all()
+    assert np.isfinite(model.forecast(3, n_draws=10).samples).all()
+
+
+BAD = {
+    "unsorted": (lambda y: y.iloc[::-1], "sort_index"),
+    "duplicated": (lambda y: pd.concat([y, y.iloc[-1:]]), "twice"),
+    "NaT": (lambda y: y.set_axis([*y.index[:-1], pd.NaT]), "NaT"),
+    "constant": (lambda y: y.assign(b=1.0), "'b' is constant"),
+    "empty column": (lambda y: y.assign(b=np.nan), "no value at all"),
+    "object": (lambda y: y.assign(b="x"), "no numbers: b"),
+    "short": (lambda y: y.iloc[:2], "needs at least"),
+    "infinite": (lambda y: y.replace(y.iloc[3, 0], np.inf), "infinity"),
+    "text index": (lambda y: y.set_axis([f"r{i:04d}" for i in range(len(y))]), "expected time stamps"),
+    "a list": (lambda y: [1, 2, 3], "is a list"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_input_is_named(y, kind):
+    change, words = BAD[kind]
+    with pytest.raises(DataError, match=words):
+        wf.WishartForecaster(**SMALL).fit(change(y))
+
+
+@pytest.mark.parametrize(
+    "fh, words",
+    [(0, "at least 1"), (HOURS[100:103], "after the end"), (None, "fh=None"), ("soon", "time span")],
+    ids=str,
+)
+def test_bad_horizons_are_named(fitted, fh, words):
+    with pytest.raises(OptionError, match=words):
+        fitted.forecast(fh)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"drift": "cubic"},
+        {"white_noise": "pink"},
+        {"objective": "guess"},
+        {"lags": 0},
+        {"preset": "slow"},
+        {"transform": "log2"},
+        {"diffusion": "brown"},
+        {"calendar": 1},
+    ],
+    ids=str,
+)
+def test_unknown_options_are_named(y, option):
+    with pytest.raises(OptionError, match=next(iter(option))):
+        wf.WishartForecaster(**{**SMALL, **option}).fit(y)
