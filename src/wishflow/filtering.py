@@ -1,7 +1,8 @@
 """p(x_t | y up to t): the Gaussian belief recursion through gaps and holes (design, section 1, Dynamics).
 
-The state is (x, older lags). Exact given J for linear drift and noise that does not depend on the state; elsewhere an
-assumed-density approximation.
+The state is (x, older lags). The belief moves with the mean covariance Σ̄ + Λ; what is seen at a tick is scored by a
+mixture over draws of J in the step that leads to it. Exact for linear drift and noise that is neither random nor
+dependent on the state; elsewhere an assumed-density approximation.
 """
 
 from __future__ import annotations
@@ -28,26 +29,43 @@ class Belief(eqx.Module):
         return cls(values * (1.0 - unknown), unknown[..., None] * jnp.eye(values.shape[-1], dtype=values.dtype))
 
 
+class Predicted(eqx.Module):
+    """The belief after a step, and the covariance of the new state for each draw of J, (S, N, D, D)."""
+
+    belief: Belief
+    drawn: Float[Array, "S N D D"]
+
+
 def predict(
-    key: PRNGKeyArray, field: PreparedDynamics, belief: Belief, h: Float[Array, " N"], u: Float[Array, "N U"]
-) -> Belief:
-    """One Euler step: m ← m + hμ(m, u), P ← G P Gᵀ + h (F Fᵀ + Λ), with J fresh and the field taken at the old m."""
+    key: PRNGKeyArray,
+    field: PreparedDynamics,
+    belief: Belief,
+    h: Float[Array, " N"],
+    u: Float[Array, "N U"],
+    n_samples: int = 1,
+) -> Predicted:
+    """One Euler step: m ← m + hμ(m, u), P ← G P Gᵀ + h (Σ̄ + Λ), the field taken at the old m."""
     layout = field.layout
+    D = layout.dim
     X = layout.row(belief.mean, u)
     here = field.at(X)
-    F = here.factor(key)
-    D = layout.dim
-    eye = jnp.eye(D, layout.n_history, dtype=X.dtype)
-    G = eye + h[:, None, None] * field.drift_jacobian(X)
-    noise = jnp.einsum("ndv,nev->nde", F, F) + here.white[..., None] * jnp.eye(D, dtype=X.dtype)
+    length = h[:, None, None]
+    G = jnp.eye(D, layout.n_history, dtype=X.dtype) + length * field.drift_jacobian(X)
+    GP = G @ belief.covariance
+    carried = GP @ jnp.swapaxes(G, -1, -2)
     mean = layout.shift(belief.mean, belief.mean[:, :D] + h[:, None] * here.drift)
-    return Belief(mean, _moved(belief.covariance, G, h[:, None, None] * noise, layout))
+    moved = _moved(belief.covariance, GP, carried + length * here.mean_covariance(), layout)
+
+    def drawn(k):
+        F = here.factor(k)
+        noise = F @ jnp.swapaxes(F, -1, -2) + here.white[..., None] * jnp.eye(D, dtype=X.dtype)
+        return carried + length * noise
+
+    return Predicted(Belief(mean, moved), jax.vmap(drawn)(jax.random.split(key, n_samples)))
 
 
-def _moved(P: Array, G: Array, noise: Array, layout: Layout) -> Array:
-    """A P Aᵀ + noise in the first block, A = (G; shift of the older lags)."""
-    GP = G @ P
-    first = GP @ jnp.swapaxes(G, -1, -2) + noise
+def _moved(P: Array, GP: Array, first: Array, layout: Layout) -> Array:
+    """A P Aᵀ + noise with A = (G; shift of the older lags): `first` is its first block."""
     if layout.lags == 1:
         return first
     kept = layout.n_history - layout.dim
@@ -57,21 +75,34 @@ def _moved(P: Array, G: Array, noise: Array, layout: Layout) -> Array:
     return jnp.concatenate([top, bottom], axis=-2)
 
 
-def update(belief: Belief, y: Float[Array, "N D"], is_seen: Bool[Array, "N D"]) -> tuple[Belief, Float[Array, " N"]]:
-    """Condition on the entries that are there; the log density of these entries, zero where there are none."""
+def _among_seen(covariance: Float[Array, "... N D D"], seen: Float[Array, "N D"]) -> Float[Array, "... N D D"]:
+    """The covariance of the entries that are there; the others become independent, with variance one."""
+    return covariance * seen[:, :, None] * seen[:, None, :] + (1.0 - seen)[..., None] * jnp.eye(seen.shape[-1])
+
+
+def _residual(belief: Belief, y: Array, is_seen: Array) -> Array:
+    return jnp.where(is_seen, y - belief.mean[:, : y.shape[-1]], 0.0)
+
+
+def score(predicted: Predicted, y: Float[Array, "N D"], is_seen: Bool[Array, "N D"]) -> Float[Array, "S N"]:
+    """Log density of the entries that are there under each draw of J; zero where there are none."""
+    seen = is_seen.astype(y.dtype)
+    W = small_whitener(_among_seen(predicted.drawn, seen))
+    white = jnp.einsum("snij,nj->sni", W, _residual(predicted.belief, y, is_seen))
+    return -0.5 * (jnp.sum(seen, -1) * jnp.log(2.0 * jnp.pi) + log_det(W) + jnp.sum(white**2, -1))
+
+
+def update(belief: Belief, y: Float[Array, "N D"], is_seen: Bool[Array, "N D"]) -> Belief:
+    """Condition on the entries that are there: K = P_:o P_oo⁻¹, m ← m + K r, P ← P − K P_o:, zero on what was seen."""
     D, P = y.shape[-1], belief.covariance
     seen = is_seen.astype(P.dtype)
-    r = seen * (jnp.where(is_seen, y, 0.0) - belief.mean[:, :D])
-    S = P[:, :D, :D] * seen[:, :, None] * seen[:, None, :] + (1.0 - seen)[..., None] * jnp.eye(D, dtype=P.dtype)
-    W = small_whitener(S)
-    white = jnp.einsum("nij,nj->ni", W, r)
-    log_density = -0.5 * (jnp.sum(seen, -1) * jnp.log(2.0 * jnp.pi) + log_det(W) + jnp.sum(white**2, -1))
-    gain = (P[:, :, :D] * seen[:, None, :]) @ jnp.swapaxes(W, -1, -2)  # P_:o W ᵀ, so that K = gain W
-    mean = belief.mean + jnp.einsum("nki,ni->nk", gain, white)
+    W = small_whitener(_among_seen(P[:, :D, :D], seen))
+    gain = (P[:, :, :D] * seen[:, None, :]) @ jnp.swapaxes(W, -1, -2)  # P_:o Wᵀ, so that K = gain W
+    mean = belief.mean + jnp.einsum("nki,nij,nj->nk", gain, W, _residual(belief, y, is_seen))
     covariance = P - gain @ jnp.swapaxes(gain, -1, -2)
     unseen = jnp.concatenate([1.0 - seen, jnp.ones((len(seen), P.shape[-1] - D), P.dtype)], axis=-1)
     observed = jnp.concatenate([jnp.where(is_seen, y, mean[:, :D]), mean[:, D:]], axis=-1)
-    return Belief(observed, covariance * unseen[:, :, None] * unseen[:, None, :]), log_density
+    return Belief(observed, covariance * unseen[:, :, None] * unseen[:, None, :])
 
 
 def run(
@@ -82,12 +113,15 @@ def run(
     u: Float[Array, "T N U"],
     y: Float[Array, "T N D"],
     is_seen: Bool[Array, "T N D"],
-) -> tuple[Belief, Float[Array, "T N"]]:
-    """The belief after all ticks, and the log density of what was seen at each."""
+    n_samples: int = 1,
+) -> tuple[Belief, tuple[Float[Array, "T N pD"], Float[Array, "T S N"]]]:
+    """The belief after all ticks; its mean after each, and the log densities of what was seen there."""
 
     def tick(belief, inputs):
         k, h, u, y, seen = inputs
-        return update(predict(k, field, belief, h, u), y, seen)
+        predicted = predict(k, field, belief, h, u, n_samples)
+        belief = update(predicted.belief, y, seen)
+        return belief, (belief.mean, score(predicted, y, seen))
 
     keys = jax.random.split(key, h.shape[0])
     return jax.lax.scan(tick, belief, (keys, h, u, y, is_seen))

@@ -216,13 +216,11 @@ def _by_tick(batch: WindowBatch):
 
 
 def _window_fit(field, batch: WindowBatch, key, n_samples: int, average: str) -> Scalar:
-    """The draws of J go their own ways through a window and are averaged tick by tick, as in a particle filter."""
-    belief = filtering.Belief.start(*(jnp.tile(x, (n_samples, 1)) for x in (batch.start, batch.is_known)))
-    ticks = (jnp.tile(x, (1, n_samples) + (1,) * (x.ndim - 2)) for x in _by_tick(batch))
-    _, log_density = filtering.run(key, field, belief, *ticks)
-    n_ticks, n_windows = batch.h.shape[1], batch.h.shape[0]
-    by_draw = jnp.moveaxis(log_density.reshape(n_ticks, n_samples, n_windows), 1, 0)
-    by_tick = _over_paths(by_draw.reshape(n_samples, -1), average)[0].reshape(n_ticks, n_windows)
+    """Draws of J are averaged tick by tick."""
+    belief = filtering.Belief.start(batch.start, batch.is_known)
+    h, u, y, is_seen = _by_tick(batch)
+    _, (_, log_density) = filtering.run(key, field, belief, h, u, y, is_seen, n_samples)
+    by_tick = jax.vmap(lambda draws: _over_paths(draws, average)[0])(log_density)
     by_window = jnp.sum(jnp.where(batch.is_scored.T, by_tick, 0.0), 0)
     return batch.n_data / jnp.sum(batch.weights) * jnp.sum(batch.weights * by_window)
 

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from .errors import DataError
 
 BURN_IN = 5
-WINDOW = 32
+WINDOW = 16
 # Stamps in floating point: a gap of 2δ (1 + 1e-9) is two steps, not three.
 SLACK = 1e-6
 
@@ -171,7 +171,7 @@ def _history(y: np.ndarray, at: np.ndarray, lags: int) -> np.ndarray:
     return np.concatenate([padded[at + lags - lag] for lag in range(lags)], axis=1)
 
 
-def rollouts(ticks: list[Ticks], lags: int, length: int = 24) -> Windows:
+def rollouts(ticks: list[Ticks], lags: int, length: int = WINDOW) -> Windows:
     """Overlapping windows of `length` ticks, a new one every half window, all rows scored: for free simulation."""
     found = []
     for part in ticks:

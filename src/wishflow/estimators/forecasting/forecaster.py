@@ -265,8 +265,8 @@ class WishartForecaster(BaseEstimator):
         index = self.axis_.horizon(fh, tail.index[-1])
         ticks = self._ticks(tail)[-1]
         h, u, place = self._future_ticks(tail, int(ticks.row[-1]), index, self._future_covariates(key, tail, index, X))
-        means, covariances = running.last_beliefs(self.model_, ticks, self.spec_.lags, seed)
-        histories = running.draw_histories(means, covariances, n_draws, np.random.default_rng(seed))
+        mean, covariance = running.last_belief(self.model_, ticks, self.spec_.lags)
+        histories = running.draw_histories(mean, covariance, n_draws, np.random.default_rng(seed))
         after, before = running.paths(self.model_, histories, h, u, seed)
         samples = self.transforms_.inverse(self.y_scaler_.inverse(after[:, place]))
         before = before[:, place]
@@ -481,7 +481,7 @@ class WishartForecaster(BaseEstimator):
         rates = np.full((len(tail.index), dim, dim), np.nan)
         for ticks in self._ticks(tail):
             is_row = ticks.row >= 0
-            histories = running.filtered_means(self.model_, ticks, lags, self.seed_)
+            histories = running.filtered_means(self.model_, ticks, lags)
             X = np.concatenate([histories, ticks.u], axis=1)[is_row]
             state = self.transforms_.inverse(self.y_scaler_.inverse(X[:, :dim]))
             slope = self.y_scaler_.scale / self.transforms_.slope(state)

@@ -18,28 +18,16 @@ from ...runtime import compiled, computing
 from ...series import Ticks, Transitions, Windows
 
 BLOCK = 2048
-N_BELIEFS = 32
+WINDOW_BLOCK = 64
 TICKS_CLASS = 8
 
 
 @compiled
-def _run_filter(model: DynamicsModel, start, is_known, h, u, y, is_seen, key):
+def _run_filter(model: DynamicsModel, start, is_known, h, u, y, is_seen, key, n_samples):
+    """The last belief, the means after every tick, and log densities averaged over draws of J."""
     belief = filtering.Belief.start(start, is_known)
-    return filtering.run(key, model.field.prepare(), belief, h, u, y, is_seen)
-
-
-@compiled
-def _run_means(model: DynamicsModel, start, is_known, h, u, y, is_seen, key):
-    """The belief's mean after every tick."""
-    field = model.field.prepare()
-
-    def tick(belief, inputs):
-        k, h, u, y, seen = inputs
-        belief, _ = filtering.update(filtering.predict(k, field, belief, h, u), y, seen)
-        return belief, belief.mean
-
-    keys = jax.random.split(key, h.shape[0])
-    return jax.lax.scan(tick, filtering.Belief.start(start, is_known), (keys, h, u, y, is_seen))[1]
+    belief, (means, drawn) = filtering.run(key, model.field.prepare(), belief, h, u, y, is_seen, n_samples)
+    return belief, means, logsumexp(drawn, axis=1) - jnp.log(n_samples)
 
 
 @compiled
@@ -61,15 +49,15 @@ def _mean_covariance(model: DynamicsModel, X):
     return model.field.prepare().at(X).mean_covariance()
 
 
-def _blocks(function: Any, *arrays: np.ndarray) -> np.ndarray:
+def _blocks(function: Any, *arrays: np.ndarray, size: int = BLOCK) -> np.ndarray:
     """Rows in blocks padded to powers of two, so that a few programs serve all numbers of rows."""
     n, parts = len(arrays[0]), []
-    for start in range(0, n, BLOCK):
-        rows = [a[start : start + BLOCK] for a in arrays]
-        size = len(rows[0])
-        padded = np.arange(max(32, 1 << (size - 1).bit_length())) % size
+    for start in range(0, n, size):
+        rows = [a[start : start + size] for a in arrays]
+        n_rows = len(rows[0])
+        padded = np.arange(max(32, 1 << (n_rows - 1).bit_length())) % n_rows
         with computing():
-            parts.append(np.asarray(function(*(jnp.asarray(a[padded]) for a in rows)))[:size])
+            parts.append(np.asarray(function(*(jnp.asarray(a[padded]) for a in rows)))[:n_rows])
     return np.concatenate(parts)
 
 
@@ -97,14 +85,12 @@ def window_log_density(model: Any, windows: Windows, n_samples: int, seed: int) 
     if not len(windows):
         return np.zeros(windows.h.shape)
 
-    def one(s: int) -> np.ndarray:
-        def block(start, is_known, h, u, y, is_seen):
-            ticks = (jnp.swapaxes(x, 0, 1) for x in (h, u, y, is_seen))
-            return _run_filter(model, start, is_known, *ticks, jax.random.key(seed + s))[1].T
+    def block(start, is_known, h, u, y, is_seen):
+        ticks = (jnp.swapaxes(x, 0, 1) for x in (h, u, y, is_seen))
+        return _run_filter(model, start, is_known, *ticks, jax.random.key(seed), n_samples)[2].T
 
-        return _blocks(block, windows.start, windows.is_known, windows.h, windows.u, windows.y, windows.is_seen)
-
-    return np.asarray(logsumexp(np.stack([one(s) for s in range(n_samples)]), axis=0)) - np.log(n_samples)
+    parts = (windows.start, windows.is_known, windows.h, windows.u, windows.y, windows.is_seen)
+    return _blocks(block, *parts, size=WINDOW_BLOCK)
 
 
 def mean_covariances(model: Any, X: np.ndarray) -> Float[np.ndarray, "N D D"]:
@@ -112,14 +98,17 @@ def mean_covariances(model: Any, X: np.ndarray) -> Float[np.ndarray, "N D D"]:
     return _blocks(lambda X: _mean_covariance(model, X), X)
 
 
-def last_beliefs(model: Any, ticks: Ticks, lags: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Means (B, pD) and covariances (B, pD, pD) after the last tick, for B draws of J; one where nothing is hidden."""
+def last_belief(model: Any, ticks: Ticks, lags: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mean (pD,) and covariance (pD, pD) after the last tick."""
     y = ticks.y[-lags:]
     if len(ticks.h) >= lags and not np.isnan(y).any():
         mean = np.concatenate([y[-1 - lag] for lag in range(lags)])
-        return mean[None], np.zeros((1, len(mean), len(mean)))
-    belief, _ = _filter_over(model, ticks, lags, seed, N_BELIEFS)
-    return np.asarray(belief.mean), np.asarray(belief.covariance)
+        return mean, np.zeros((len(mean), len(mean)))
+    if len(ticks.h) <= lags:
+        mean, is_known, _ = _start(ticks, lags)
+        return mean, np.diag(1.0 - is_known)
+    belief, _, _ = _filter_over(model, ticks, lags)
+    return np.asarray(belief.mean)[0], np.asarray(belief.covariance)[0]
 
 
 def _start(ticks: Ticks, lags: int) -> tuple[np.ndarray, np.ndarray, slice]:
@@ -129,42 +118,34 @@ def _start(ticks: Ticks, lags: int) -> tuple[np.ndarray, np.ndarray, slice]:
     return np.nan_to_num(history), ~np.isnan(history), slice(lags, None)
 
 
-def _filter_inputs(ticks: Ticks, lags: int, n: int) -> tuple[Any, ...]:
+def _filter_over(model: Any, ticks: Ticks, lags: int) -> Any:
     start, is_known, rest = _start(ticks, lags)
-
-    def repeated(values: np.ndarray) -> jnp.ndarray:
-        return jnp.asarray(np.repeat(values[:, None], n, axis=1))
-
     y = ticks.y[rest]
     inputs = (ticks.h[rest], ticks.u[rest], np.nan_to_num(y), ~np.isnan(y))
-    first = (jnp.asarray(np.repeat(start[None], n, 0)), jnp.asarray(np.repeat(is_known[None], n, 0)))
-    return (*first, *(repeated(part) for part in inputs))
-
-
-def _filter_over(model: Any, ticks: Ticks, lags: int, seed: int, n: int) -> Any:
     with computing():
-        return _run_filter(model, *_filter_inputs(ticks, lags, n), jax.random.key(seed))
+        first = (jnp.asarray(start)[None], jnp.asarray(is_known)[None])
+        # No density is asked for, and beliefs do not depend on draws: any key will do.
+        return _run_filter(model, *first, *(jnp.asarray(x)[:, None] for x in inputs), jax.random.key(0), 1)
 
 
-def filtered_means(model: Any, ticks: Ticks, lags: int, seed: int) -> Float[np.ndarray, "T pD"]:
+def filtered_means(model: Any, ticks: Ticks, lags: int) -> Float[np.ndarray, "T pD"]:
     """Histories after every tick, holes filled by the mean of the belief."""
     start, _, _ = _start(ticks, lags)
-    with computing():
-        means = np.asarray(_run_means(model, *_filter_inputs(ticks, lags, 1), jax.random.key(seed)))[:, 0]
-    return np.concatenate([np.repeat(start[None], min(lags, len(ticks.h)), 0), means])
+    first = np.repeat(start[None], min(lags, len(ticks.h)), 0)
+    if len(ticks.h) <= lags:
+        return first
+    return np.concatenate([first, np.asarray(_filter_over(model, ticks, lags)[1])[:, 0]])
 
 
 def draw_histories(
-    means: np.ndarray, covariances: np.ndarray, n_draws: int, rng: np.random.Generator
+    mean: np.ndarray, covariance: np.ndarray, n_draws: int, rng: np.random.Generator
 ) -> Float[np.ndarray, "S pD"]:
-    """Draws of the belief, the B beliefs in turn."""
-    which = np.arange(n_draws) % len(means)
-    if not covariances.any():
-        return means[which]
-    values, vectors = np.linalg.eigh(covariances)
-    roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-    noise = rng.normal(size=(n_draws, means.shape[1]))
-    return means[which] + np.einsum("sij,sj->si", roots[which], noise)
+    """Draws of the belief."""
+    if not covariance.any():
+        return np.repeat(mean[None], n_draws, 0)
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    return mean + rng.normal(size=(n_draws, len(mean))) @ root.T
 
 
 def paths(
