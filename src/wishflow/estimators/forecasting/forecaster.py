@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
+from scipy.special import logsumexp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -311,18 +312,17 @@ class WishartForecaster(BaseEstimator):
         self, before: np.ndarray, y: np.ndarray, h: np.ndarray, u: np.ndarray, seed: int
     ) -> np.ndarray:
         """The mixture over draws of the transition densities of the last step, in the units of y."""
-        from scipy.special import logsumexp
-
         n_draws, n_times, _ = before.shape
         z = self.y_scaler_.forward(self.transforms_.forward(y, self.columns_))
-        is_there = ~np.isnan(z).any(axis=1)
+        times = np.flatnonzero(~np.isnan(z).any(axis=1))
         result = np.full(n_times, np.nan)
-        for t in np.flatnonzero(is_there):
-            X = np.concatenate([before[:, t], np.repeat(u[t : t + 1], n_draws, 0)], axis=1)
-            increment = z[t] - before[:, t, : len(self.columns_)]
-            lengths = np.full(n_draws, h[t])
-            each = running.mixture_log_density(self.model_, X, increment, lengths, 1, seed + 17 * int(t))
-            result[t] = logsumexp(each) - np.log(n_draws)
+        if len(times):
+            past = np.swapaxes(before[:, times], 0, 1)
+            known = np.broadcast_to(u[times][:, None], (len(times), n_draws, u.shape[1]))
+            X = np.concatenate([past, known], axis=-1).reshape(len(times) * n_draws, -1)
+            increment = (z[times][:, None] - past[..., : len(self.columns_)]).reshape(len(X), -1)
+            each = running.mixture_log_density(self.model_, X, increment, np.repeat(h[times], n_draws), 1, seed)
+            result[times] = logsumexp(each.reshape(len(times), n_draws), axis=1) - np.log(n_draws)
         return result + self._log_jacobian(y)
 
     def _log_jacobian(self, y: np.ndarray) -> np.ndarray:
