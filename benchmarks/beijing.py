@@ -13,17 +13,17 @@ import argparse
 import ast
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 from scipy.special import logsumexp
 
 import wishflow as wf
 from benchmarks.record import provenance
 from wishflow.datasets import beijing_periods, load_beijing
-from wishflow.estimators.forecasting.calendar import DAY, PERIODS, seconds
+from wishflow.experiments.rivals import RandomWalk, VectorAutoregression
 from wishflow.files import write_json_atomic
 
 HORIZON = 48
@@ -39,9 +39,11 @@ OURS = {
     "linear": {"drift": "linear"},
     "rollout": {"drift": "gp", "lags": 1, "objective": "rollout", "path_average": "log", "n_train_samples": 2},
 }
-# A forecaster for a window: the rows before the origin, and the stamps to forecast; draws (S, T, D), log density of the
-# first row as a function of it.
-Draw = Callable[[pd.DataFrame, pd.Index], tuple[np.ndarray, Callable[[np.ndarray], float]]]
+RIVALS = {
+    "walk": RandomWalk,
+    "var3": lambda: VectorAutoregression(3, ("day", "year")),
+    "var24": lambda: VectorAutoregression(24, ("day", "year")),
+}
 
 
 def standardised(is_validation: bool, missing: float = 0.0) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
@@ -55,122 +57,52 @@ def standardised(is_validation: bool, missing: float = 0.0) -> tuple[pd.DataFram
     return train.mask(holes), train, rest
 
 
-def score(draw: Draw, train: pd.DataFrame, rest: pd.DataFrame, n_windows: int) -> dict[str, object]:
-    """CRPS, energy score, 80 % coverage by hour ahead, and the log density of the first hour."""
-    whole = pd.concat([train, rest])
-    crps, energy, covered, density = [], [], [], []
-    for window in range(n_windows):
-        origin = len(train) + window * HORIZON
-        y = whole.iloc[origin : origin + HORIZON]
-        samples, log_density = draw(whole.iloc[:origin], y.index)
-        values = y.to_numpy()
-        low, high = np.quantile(samples, [0.1, 0.9], axis=0)
-        crps.append(wf.metrics.crps_samples(values, samples).mean(axis=1))
-        energy.append(wf.metrics.energy_score(values, samples))
-        covered.append(((low <= values) & (values <= high)).mean(axis=1))
-        density.append(log_density(values[0]))
-    by_hour = {"crps": np.mean(crps, 0), "energy": np.mean(energy, 0), "coverage_80": np.mean(covered, 0)}
+def summary(scores: xr.Dataset) -> dict[str, object]:
+    """CRPS (mean over series), energy score and 80 % coverage by hour ahead and in bands; log density of hour 1."""
+    by_hour = {
+        "crps": scores["crps"].mean(("origin", "variable")).values,
+        "energy": scores["energy"].mean("origin").values,
+        "coverage_80": scores["covered"].mean(("origin", "variable")).values,
+    }
     bands = {name: {band: float(v[part].mean()) for band, part in BANDS.items()} for name, v in by_hour.items()}
+    first = scores["log_density"].values[:, 0]
     return {
         "bands": bands,
-        "log_density_1": float(np.mean(density)),
+        "log_density_1": float(first.mean()),
         "by_hour": {name: v.tolist() for name, v in by_hour.items()},
-        "windows": {"crps_1": [float(c[0]) for c in crps], "log_density_1": [float(d) for d in density]},
+        "windows": {
+            "crps_1": scores["crps"].values[:, 0].mean(axis=1).tolist(),
+            "log_density_1": first.tolist(),
+        },
     }
 
 
-# --- what ours is compared with -----------------------------------------------------------------
+class Ensemble:
+    """The equal mixture of forecasters that differ by their seeds."""
+
+    def __init__(self, members: list[wf.WishartForecaster]) -> None:
+        self.members = members
+
+    @property
+    def end_(self):
+        return self.members[0].end_
+
+    def update(self, y, X=None):
+        for member in self.members:
+            member.update(y, X)
+
+    def forecast(self, fh, X=None, n_draws=1000):
+        found = [member.forecast(fh, X, n_draws=n_draws // len(self.members)) for member in self.members]
+
+        def log_density(y):
+            return logsumexp([f.log_prob(y).to_numpy() for f in found], axis=0) - np.log(len(found))
+
+        samples = np.concatenate([f.samples.values for f in found])
+        return wf.Forecast(samples, found[0].index, found[0].columns, log_density)
 
 
-def walk(train: pd.DataFrame, n_draws: int) -> Draw:
-    """A random walk with the increments of the training part, drawn hour by hour."""
-    steps = np.diff(train.to_numpy(), axis=0)
-    covariance = np.cov(steps.T)
-    rng = np.random.default_rng(0)
-
-    def draw(past, index):
-        last = past.iloc[-1].to_numpy()
-        noise = steps[rng.integers(len(steps), size=(n_draws, len(index)))]
-        return last + np.cumsum(noise, axis=1), lambda y: _gaussian(y - last, covariance)
-
-    return draw
-
-
-def harmonics(index: pd.Index) -> np.ndarray:
-    """Sine and cosine, orders 1–3 of the day and 1–2 of the year."""
-    t = seconds(index)
-    angles = [2 * np.pi * k * t / DAY for k in (1, 2, 3)] + [2 * np.pi * k * t / PERIODS["year"][0] for k in (1, 2)]
-    return np.column_stack([f(a) for a in angles for f in (np.cos, np.sin)])
-
-
-def var(train: pd.DataFrame, lags: int, n_draws: int) -> Draw:
-    """VAR(p) with harmonics by statsmodels; paths with Gaussian noise."""
-    from statsmodels.tsa.api import VAR
-
-    fitted = VAR(train.to_numpy(), exog=harmonics(train.index)).fit(lags, trend="c")
-    dim = train.shape[1]
-    n_exogenous = harmonics(train.index[:1]).shape[1]
-    parameters = np.asarray(fitted.params)  # constant, harmonics, lags
-    constant, exogenous = parameters[0], parameters[1 : 1 + n_exogenous]
-    coefficients = parameters[1 + n_exogenous :].reshape(lags, dim, dim)
-    covariance = np.asarray(fitted.sigma_u)
-    root = np.linalg.cholesky(covariance)
-    rng = np.random.default_rng(0)
-
-    def draw(past, index):
-        level = constant + harmonics(index) @ exogenous
-        history = np.repeat(past.iloc[-lags:].to_numpy()[::-1][None], n_draws, 0)  # newest first
-        paths = np.empty((n_draws, len(index), dim))
-        for t in range(len(index)):
-            mean = level[t] + np.einsum("slj,lji->si", history, coefficients)
-            if t == 0:
-                first = mean[0]
-            paths[:, t] = mean + rng.normal(size=(n_draws, dim)) @ root.T
-            history = np.concatenate([paths[:, t : t + 1], history[:, :-1]], axis=1)
-        return paths, lambda y: _gaussian(y - first, covariance)
-
-    return draw
-
-
-def _gaussian(r: np.ndarray, covariance: np.ndarray) -> float:
-    log_det = np.linalg.slogdet(covariance)[1]
-    return float(-0.5 * (len(r) * np.log(2 * np.pi) + log_det + r @ np.linalg.solve(covariance, r)))
-
-
-# --- ours ----------------------------------------------------------------------------------------
-
-
-def ours(
-    train: pd.DataFrame, options: dict, n_draws: int, n_members: int = 1
-) -> tuple[Draw, list[wf.WishartForecaster]]:
-    """The forecaster, or the equal mixture of several that differ by their seeds."""
-    fitted = [wf.WishartForecaster(**{"random_state": s, **options}).fit(train) for s in range(n_members)]
-
-    def draw(past, index):
-        found = []
-        for model in fitted:
-            rows = past.loc[past.index > model.tails_[None].index[-1]]
-            if len(rows):
-                model.update(rows)
-            found.append(model.forecast(len(index), n_draws=n_draws // n_members))
-        first = lambda y: float(  # noqa: E731
-            logsumexp([_first_density(f, y) for f in found]) - np.log(n_members)
-        )
-        return np.concatenate([f.samples.values for f in found]), first
-
-    return draw, fitted
-
-
-def _first_density(forecast: wf.Forecast, y: np.ndarray) -> float:
-    rows = np.full((len(forecast.index), len(y)), np.nan)
-    rows[0] = y
-    return float(forecast.log_prob(rows).iloc[0])
-
-
-def with_complete_history(fitted: list[wf.WishartForecaster], train: pd.DataFrame) -> None:
-    """Forecasts start from complete rows, whatever was deleted for training."""
-    for model in fitted:
-        model.update(train.iloc[-len(model.tails_[None].index) :])
+def fitted_ours(train: pd.DataFrame, options: dict, n_members: int) -> Ensemble:
+    return Ensemble([wf.WishartForecaster(**{"random_state": s, **options}).fit(train) for s in range(n_members)])
 
 
 def run(
@@ -181,19 +113,18 @@ def run(
     n_windows = min(N_TEST_WINDOWS, len(rest) // HORIZON)
     started = time.perf_counter()
     extra: dict[str, object] = {}
-    if name == "walk":
-        draw = walk(train, n_draws)
-    elif name.startswith("var"):
-        draw = var(train, int(name[3:]), n_draws)
+    if name in RIVALS:
+        forecaster = RIVALS[name]().fit(train)
     else:
         options = {**BASE, **OURS[name], **changes}
-        draw, fitted = ours(holed, options, n_draws, n_members)
-        if missing:
-            with_complete_history(fitted, train)
-        tail = fitted[0].history_.iloc[-100:].mean(numeric_only=True)
+        forecaster = fitted_ours(holed, options, n_members)
+        if missing:  # forecasts start from complete rows, whatever was deleted for training
+            forecaster.update(train.iloc[-96:])
+        tail = forecaster.members[0].history_.iloc[-100:].mean(numeric_only=True)
         extra = {"options": options, "n_members": n_members, "bound_per_row": float(tail["bound"]) / len(train)}
     fit_seconds = time.perf_counter() - started
-    scores = score(draw, train, rest, n_windows)
+    whole = pd.concat([train, rest.iloc[: n_windows * HORIZON]])
+    scores = summary(wf.backtest(forecaster, whole, fh=HORIZON, initial=len(train), n_draws=n_draws, n_densities=1))
     return {
         "model": name,
         "scored": "validation" if is_validation else "test",

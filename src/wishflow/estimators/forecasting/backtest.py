@@ -14,11 +14,10 @@ from sklearn.base import clone
 from ... import metrics
 from ...errors import OptionError
 from .. import checks
-from .forecaster import WishartForecaster
 
 
 def backtest(
-    forecaster: WishartForecaster,
+    forecaster: Any,
     y: pd.DataFrame | pd.Series,
     X: pd.DataFrame | None = None,
     fh: Any = 24,
@@ -26,22 +25,25 @@ def backtest(
     step: int | None = None,
     n_draws: int = 500,
     coverage: float = 0.8,
+    n_densities: int | None = None,
 ) -> xr.Dataset:
     """Scores by origin and horizon: "crps" and "covered" for each variable, "energy" and "log_density" for each time.
 
     The forecaster is fitted to the rows before `initial` (a number of rows, a stamp, or a share; 70 % by default)
     unless it is fitted already; then origins follow every `step` rows (the longest horizon by default), and at each the
-    forecaster is conditioned on all rows before it. Cells that were not observed have no score (NaN).
+    forecaster is conditioned on all rows before it. Cells that were not observed have no score (NaN). `n_densities`
+    limits log densities, which cost most, to the first horizons. Any object with `fit`, `update`, `forecast` and `end_`
+    can be rolled.
     """
     frame = y.to_frame() if isinstance(y, pd.Series) else y
     first = _first_origin(frame, initial)
-    rolling = copy.copy(forecaster) if hasattr(forecaster, "model_") else clone(forecaster)
-    if not hasattr(rolling, "model_"):
-        rolling.fit(frame.iloc[:first], None if X is None else X)
-    elif rolling.tails_[None].index[-1] >= frame.index[first]:
+    rolling = copy.copy(forecaster) if hasattr(forecaster, "end_") else clone(forecaster)
+    if not hasattr(rolling, "end_"):
+        rolling.fit(frame.iloc[:first], X)
+    elif rolling.end_ >= frame.index[first]:
         raise OptionError(
-            f"the forecaster has seen data up to {rolling.tails_[None].index[-1]}, the first origin is "
-            f"{frame.index[first]}; choose a later initial, or pass a forecaster that is not fitted."
+            f"the forecaster has seen data up to {rolling.end_}, the first origin is {frame.index[first]}; choose a "
+            "later initial, or pass a forecaster that is not fitted."
         )
     steps = list(range(1, int(fh) + 1)) if isinstance(fh, numbers.Integral) else [int(k) for k in fh]
     jump = max(steps) if step is None else checks.positive_int("step", step)
@@ -51,9 +53,9 @@ def backtest(
     seen, parts = _start_of_rest(rolling, frame), []
     for origin in origins:
         if origin > seen:
-            rolling.update(frame.iloc[seen:origin], None if X is None else X)
+            rolling.update(frame.iloc[seen:origin], X)
             seen = origin
-        parts.append(_scores(rolling, frame, X, origin, steps, n_draws, coverage))
+        parts.append(_scores(rolling, frame, X, origin, steps, n_draws, coverage, n_densities))
     scores = {name: np.stack([part[name] for part in parts]) for name in parts[0]}
     coordinates = {"origin": frame.index[list(origins)], "horizon": steps, "variable": list(frame.columns)}
     by_cell, by_time = ("origin", "horizon", "variable"), ("origin", "horizon")
@@ -73,13 +75,20 @@ def _first_origin(frame: pd.DataFrame, initial: Any) -> int:
     return position
 
 
-def _start_of_rest(forecaster: WishartForecaster, frame: pd.DataFrame) -> int:
+def _start_of_rest(forecaster: Any, frame: pd.DataFrame) -> int:
     """The first row the forecaster has not seen."""
-    return int(frame.index.searchsorted(forecaster.tails_[None].index[-1], side="right"))
+    return int(frame.index.searchsorted(forecaster.end_, side="right"))
 
 
 def _scores(
-    forecaster: Any, frame: pd.DataFrame, X: Any, origin: int, steps: list[int], n_draws: int, coverage: float
+    forecaster: Any,
+    frame: pd.DataFrame,
+    X: Any,
+    origin: int,
+    steps: list[int],
+    n_draws: int,
+    coverage: float,
+    n_densities: int | None,
 ) -> dict[str, np.ndarray]:
     rows = frame.iloc[[origin + k - 1 for k in steps]]
     found = forecaster.forecast(steps, X, n_draws=n_draws)
@@ -87,11 +96,12 @@ def _scores(
     is_there = ~np.isnan(values)
     filled = np.where(is_there, values, 0.0)
     low, high = np.quantile(samples, [0.5 - coverage / 2, 0.5 + coverage / 2], axis=0)
-    complete = is_there.all(axis=1)
-    energy = np.where(complete, metrics.energy_score(filled, samples), np.nan)
+    to_score = values.copy()
+    if n_densities is not None:
+        to_score[n_densities:] = np.nan
     return {
         "crps": np.where(is_there, metrics.crps_samples(filled, samples), np.nan),
         "covered": np.where(is_there, (low <= filled) & (filled <= high), np.nan),
-        "energy": energy,
-        "log_density": found.log_prob(values).to_numpy(),
+        "energy": np.where(is_there.all(axis=1), metrics.energy_score(filled, samples), np.nan),
+        "log_density": found.log_prob(to_score).to_numpy(),
     }

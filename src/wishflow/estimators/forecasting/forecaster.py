@@ -247,6 +247,11 @@ class WishartForecaster(BaseEstimator):
 
     # --- forecasting ---
 
+    @property
+    def end_(self) -> Any:
+        """The last stamp seen: forecasts start after it (of a panel the latest of all)."""
+        return max(tail.index[-1] for tail in self.tails_.values())
+
     def forecast(self, fh: Any = None, X: Any = None, n_draws: int = 1000, random_state: Any = None) -> Any:
         """Joint sample paths over the horizon: a `Forecast`, or a dict of them for a panel.
 
