@@ -190,3 +190,15 @@ def plot_fan(forecast: Any, variables: Any = None, history: Any = None, coverage
             ax.plot(history.index, history[name], color="black", lw=1.0)
         ax.set_ylabel(str(name))
     return figure
+
+
+def plot_correlation(matrix: Any, names: list[str], ax: Any) -> Any:
+    """A correlation matrix as an image with its values; returns the image, for a colour bar."""
+    image = ax.imshow(matrix, vmin=-1.0, vmax=1.0, cmap="RdBu_r")
+    ax.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
+    ax.set_yticks(range(len(names)), names, fontsize=7)
+    for i in range(len(names)):
+        for j in range(len(names)):
+            shade = "white" if abs(matrix[i, j]) > 0.6 else "black"
+            ax.text(j, i, f"{matrix[i, j]:.2f}", ha="center", va="center", fontsize=5.5, color=shade)
+    return image

