@@ -156,8 +156,8 @@ def print_series(console: Console, rows: list[weather.SeriesScores], size: Size)
     title = f"Weather at three New York airports: {weather.HORIZON}-hour forecasts from {size.series.n_days} midnights"
     caption = "12 hourly series with gaps, trained on January to October 2013; November 2013 is forecast"
     table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
-    table.add_column("model")
-    for heading in (*(f"CRPS {band}" for band in weather.BANDS), "energy score", "80 % coverage", "seconds"):
+    table.add_column("model", no_wrap=True)
+    for heading in (*(f"CRPS {band}" for band in weather.BANDS), "energy", "80 % cover", "seconds"):
         table.add_column(heading, justify="right")
     for row in rows:
         bands = [f"{value:.4f}" for value in row.crps.values()]

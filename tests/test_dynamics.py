@@ -1,0 +1,165 @@
+"""The auto-regressive SDE: its start, its paths against exact moments, its noise against known truth."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+from factories import points, quick_jit, spread
+from montecarlo import assert_moments
+
+import wishflow as wf
+from wishflow import specs
+from wishflow.fields.dynamic import Layout
+from wishflow.initialise import ridge_start
+from wishflow.models import dynamics
+from wishflow.models.dynamics import Start, simulate
+from wishflow.series import Series, cut, n_substeps, to_ticks
+
+DIFFUSIONS = {
+    "wishart": specs.Wishart(rank=2, unit_rows=False),
+    "wishart-independent": specs.Wishart(rank=2, dof=3, columns="independent", unit_rows=False),
+    "gp": specs.GPDiffusion(),
+    "none": specs.NoDiffusion(),
+}
+
+
+def make_model(diffusion="wishart", drift="linear+gp", white_noise="constant", lags=1, n_covariates=0, dim=3):
+    layout = Layout(dim, lags, n_covariates)
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(dim, dim))
+    weights = 0.1 * rng.normal(size=(dim, layout.n_history + n_covariates))
+    start = Start(*(jnp.asarray(x) for x in (weights, 0.1 * rng.normal(size=dim), root @ root.T)))
+    spec = specs.DynamicsSpec(drift=drift, diffusion=DIFFUSIONS[diffusion], white_noise=white_noise, lags=lags)
+    Z = rng.normal(size=(6, dim + n_covariates))
+    return dynamics.build(spec, layout, start, Z, jax.random.key(0)), start
+
+
+@pytest.mark.parametrize("diffusion", DIFFUSIONS)
+def test_training_starts_at_the_covariance_of_the_residuals(diffusion):
+    """E[Σ] + Λ is Q on its diagonal; for a Wishart noise of rank ρ its ρ largest directions are those of Q."""
+    model, start = make_model(diffusion)
+    if diffusion.startswith("wishart"):
+        model = eqx.tree_at(lambda m: m.field.noise.posterior.mean, model, replace_fn=jnp.zeros_like)
+    covariance = model.field.prepare().at(points(1, 4)).mean_covariance()
+    expected = np.diagonal(start.covariance)
+    np.testing.assert_allclose(np.diagonal(covariance, axis1=1, axis2=2), np.tile(expected, (4, 1)), rtol=2e-3)
+
+
+@pytest.mark.parametrize("diffusion", ["wishart", "gp"])
+@pytest.mark.parametrize("lags, n_covariates", [(1, 0), (3, 2)])
+def test_the_jacobian_of_the_drift(diffusion, lags, n_covariates):
+    model, _ = make_model(diffusion, lags=lags, n_covariates=n_covariates)
+    field = spread(model).field.prepare()
+    X = points(3, 4, dim=3 * lags + n_covariates)
+
+    def drift(x):
+        return field.at(x[None]).drift[0]
+
+    expected = jax.vmap(jax.jacfwd(drift))(X)[..., : 3 * lags]
+    np.testing.assert_allclose(field.drift_jacobian(X), expected, rtol=1e-7, atol=1e-9)
+
+
+def test_state_dependent_white_noise_is_bounded():
+    model, _start = make_model(white_noise="state")
+    white = spread(model, scale=50.0).field
+    found = white.prepare().at(points(0, 200, sd=20.0)).white / white.white.base.value
+    assert float(found.max()) <= np.exp(3.0) * 1.001 and float(found.min()) >= np.exp(-3.0) * 0.999
+    constant = model.field.prepare().at(points(0, 5)).white
+    np.testing.assert_allclose(constant, np.tile(model.field.white.base.value, (5, 1)))
+
+
+def test_the_ridge_start_finds_a_linear_sde():
+    """Increments of a VAR(1) at irregular times: drift and covariance rate within their errors."""
+    rng = np.random.default_rng(1)
+    W, Q = np.array([[-0.5, 0.2], [0.0, -0.3]]), np.array([[0.4, 0.1], [0.1, 0.2]])
+    n = 20_000
+    h, y = rng.uniform(0.1, 0.5, size=n), np.zeros((n, 2))
+    for t in range(1, n):
+        y[t] = y[t - 1] + h[t] * (W @ y[t - 1]) + np.sqrt(h[t]) * np.linalg.cholesky(Q) @ rng.normal(size=2)
+    ticks = to_ticks(Series(np.cumsum(h), y, np.zeros((n, 0))), 1.0, 1, 24.0)
+    start = ridge_start(cut(ticks, 1)[0], has_linear=True)
+    np.testing.assert_allclose(start.weights, W, atol=0.05)
+    np.testing.assert_allclose(start.covariance, Q, atol=0.02)
+
+
+# --- Ornstein–Uhlenbeck ---------------------------------------------------------------------------
+
+
+def euler_moments(A, m, Q, x0, h):
+    """Mean and covariance of x' = x + h A (m − x) + √h ε after the given steps."""
+    mean, covariance = x0, np.zeros_like(Q)
+    for step in h:
+        G = np.eye(len(A)) - step * A
+        mean, covariance = mean + step * A @ (m - mean), G @ covariance @ G.T + step * Q
+    return mean, covariance
+
+
+def ou_model(A, m, Q):
+    """The model whose Euler recursion this is: linear drift and a diagonal Λ."""
+    layout = Layout(2, 1, 0)
+    start = Start(*(jnp.asarray(x) for x in (-A, A @ m, Q)))
+    spec = specs.DynamicsSpec(drift="linear", diffusion=specs.NoDiffusion())
+    return dynamics.build(spec, layout, start, np.zeros((1, 2)), jax.random.key(0))
+
+
+def test_paths_have_the_moments_of_the_euler_recursion_at_irregular_times(key):
+    A, m, Q = np.array([[0.8, 0.2], [0.0, 0.5]]), np.array([0.3, -0.2]), np.diag([0.5, 0.2])
+    gaps = np.array([0.7, 2.3, 0.05, 1.0])
+    counts = n_substeps(gaps, 1.0)
+    h = np.repeat(gaps / counts, counts)
+    model, x0 = ou_model(A, m, Q), np.array([1.0, -1.0])
+
+    @quick_jit
+    def ends(keys):
+        field = model.field.prepare()
+        start = jnp.asarray(np.tile(x0, (1000, 1)))
+        return jax.lax.map(lambda k: simulate(k, field, start, jnp.asarray(h), jnp.zeros((len(h), 0)))[0], keys)
+
+    found = np.asarray(ends(jax.random.split(key, 100))).reshape(-1, 2)
+    mean, covariance = euler_moments(A, m, Q, x0, h)
+    assert_moments(found, mean, covariance, 4.0)
+
+
+def test_the_euler_recursion_tends_to_the_sde_at_the_rate_of_its_step():
+    """Error of mean and covariance over one unit of time against the exact transition: halved with the step."""
+    process = wf.datasets.make_ornstein_uhlenbeck()
+    x0 = np.full(process.dim, 0.7)
+    mean, covariance = process.transition(x0[None], 1.0)
+    errors = []
+    for n in (20, 40, 80, 160):
+        A, Q = process.reversion, process.covariance(x0[None])[0]
+        found = euler_moments(np.asarray(A), np.asarray(process.mean), Q, x0, np.full(n, 1.0 / n))
+        errors.append(np.abs(found[0] - mean[0]).max() + np.abs(found[1] - np.reshape(covariance, Q.shape)).max())
+    rates = np.log2(np.array(errors[:-1]) / np.array(errors[1:]))
+    np.testing.assert_allclose(rates, 1.0, atol=0.1)
+
+
+# --- recovery -------------------------------------------------------------------------------------
+
+TRUTHS = {
+    "double well": wf.datasets.make_double_well,
+    "Lotka–Volterra": wf.datasets.make_lotka_volterra,
+    "Wishart volatility": wf.datasets.make_wishart_volatility,
+    "Ornstein–Uhlenbeck": wf.datasets.make_ornstein_uhlenbeck,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TRUTHS)
+def test_the_noise_of_known_sdes_is_recovered(name):
+    """20 000 transitions from many short paths, Δ = .02 relaxation times: the median relative error is below 15 %."""
+    truth = TRUTHS[name]()
+    dt = 0.02 * truth.relaxation_time
+    paths = truth.simulate(1000, 20, dt, random_state=0)
+    series = {i: pd.DataFrame(path, index=dt * np.arange(21)) for i, path in enumerate(paths)}
+    rank = truth.dim
+    model = wf.WishartForecaster(rank=rank, white_noise="state", max_iter=1500, n_inducing=50).fit(series)
+    visited = truth.simulate(200, 1, dt, random_state=1)[:, 0]
+    # A rate is per unit of time, and the unit is the median gap; stamps far apart make every row a series of its own.
+    apart = pd.DataFrame(visited, index=1000.0 * np.arange(len(visited)))
+    found = model.covariance({0: apart})[0].values / dt
+    expected = truth.covariance(visited)
+    error = np.linalg.norm(found - expected, axis=(1, 2)) / np.linalg.norm(expected, axis=(1, 2))
+    assert np.median(error) < 0.15
