@@ -88,8 +88,12 @@ def to_ticks(series: Series, step: float, lags: int, max_gap: float) -> list[Tic
     """
     has_entry = ~np.isnan(series.values).all(axis=1)
     if lags > 1:
-        _require_grid(series.times, step)
-        return [_grid_ticks(series, part, step) for part in _stretches(has_entry, int(max_gap))]
+        jumps = np.flatnonzero(np.diff(series.times) > max_gap * step * (1 + SLACK)) + 1
+        pieces = np.split(np.arange(len(series)), jumps)
+        for piece in pieces:
+            _require_grid(series.times[piece], step)
+        stretches = [piece[rows] for piece in pieces for rows in _stretches(has_entry[piece], int(max_gap))]
+        return [_grid_ticks(series, rows, step) for rows in stretches]
     keep = np.flatnonzero(has_entry)
     if not len(keep):
         return []

@@ -209,7 +209,7 @@ def test_backtest_scores_by_horizon(fitted, y):
     "option",
     [{"drift": d} for d in ("gp", "linear", "none")]
     + [{"diffusion": d} for d in ("gp", "diagonal", "none")]
-    + [{"white_noise": "state"}, {"columns": "independent"}, {"objective": "rollout"}],
+    + [{"white_noise": "state"}, {"columns": "shared"}, {"objective": "rollout"}],
     ids=str,
 )
 def test_every_model_trains_and_forecasts(y, option):

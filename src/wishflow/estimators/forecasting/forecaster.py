@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ class WishartForecaster(BaseEstimator):
         diffusion="wishart",
         white_noise="constant",
         rank=10,
-        columns="shared",
+        columns="independent",
         latent_dim=None,
         lags=1,
         calendar=False,
@@ -214,18 +215,26 @@ class WishartForecaster(BaseEstimator):
         return Tail(table.index, z, self._covariates(key, table.index, X))
 
     def _on_grid(self, table: Table) -> Table:
-        """Every step of the grid between the first and the last stamp; rows that are not there become NaN."""
-        steps = self.axis_.units(table.index, float(self.axis_.numbers(table.index[:1])[0]))
-        n = round(float(steps[-1])) + 1
-        if n == len(table) and np.abs(steps - np.arange(n)).max() < 1e-3:
+        """With rows of NaN for the steps of the grid that are not there, but for those in gaps that cut the series."""
+        place = self._grid_places(table.index)
+        gaps = np.diff(place)
+        if not len(gaps) or (gaps == 1).all():
             return table
-        place = np.round(steps).astype(int)
-        if len(np.unique(place)) < len(place):
+        if gaps.min() < 1:
             raise DataError("several rows fall on one step of the grid; resample the series, or give a shorter freq.")
-        values = np.full((n, table.values.shape[1]), np.nan)
-        values[place] = table.values
-        index = table.index[:1].append(self.axis_.ahead(table.index[0], list(range(1, n)))) if n > 1 else table.index
+        inside = [np.arange(a + 1, b) for a, b in itertools.pairwise(place) if 1 < b - a <= self.spec_.max_gap]
+        if not inside:
+            return table
+        steps = np.sort(np.concatenate([place, *inside]))
+        values = np.full((len(steps), table.values.shape[1]), np.nan)
+        where = np.searchsorted(steps, place)
+        values[where] = table.values
+        index = self.axis_.ahead(table.index[0], [int(k) for k in steps])
         return Table(index, values)
+
+    def _grid_places(self, index: pd.Index) -> np.ndarray:
+        """Steps of the grid since the first row."""
+        return np.round(self.axis_.units(index, float(self.axis_.numbers(index[:1])[0]))).astype(int)
 
     def _covariates(self, key: Any, index: pd.Index, X: Panel | None) -> np.ndarray:
         parts = [harmonics(index, self.periods_)]
@@ -398,11 +407,11 @@ class WishartForecaster(BaseEstimator):
         """
         check_is_fitted(self, "model_")
         tails = self._with_past(read(y, "y"), None if X is None else read(X, "X"))
-        found = {key: self._log_prob(tail, n_new) for key, (tail, n_new) in tails.items()}
+        found = {key: self._log_prob(tail, index) for key, (tail, index) in tails.items()}
         result = pd.concat(found) if self.is_panel_ else found[ONLY]
         return result.rename("log_prob")
 
-    def _log_prob(self, tail: Tail, n_new: int) -> pd.Series:
+    def _log_prob(self, tail: Tail, index: pd.Index) -> pd.Series:
         transitions, windows = cut(self._ticks(tail), self.spec_.lags)
         result = np.full(len(tail.index), np.nan)
         args = (N_SCORE_DRAWS, self.seed_)
@@ -411,16 +420,16 @@ class WishartForecaster(BaseEstimator):
         result[windows.row[windows.is_scored]] = by_tick[windows.is_scored]
         y = self.transforms_.inverse(self.y_scaler_.inverse(tail.values))
         result = result + self._log_jacobian(y)
-        return pd.Series(result, index=tail.index).iloc[len(result) - n_new :]
+        return pd.Series(result[tail.index.get_indexer(index)], index=index)
 
-    def _with_past(self, panel: Panel, X: Panel | None) -> dict[Any, tuple[Tail, int]]:
-        """New rows in model units, the known past before them where they go on from it, and how many are new."""
+    def _with_past(self, panel: Panel, X: Panel | None) -> dict[Any, tuple[Tail, pd.Index]]:
+        """New rows in model units after the known past where they go on from it, and the stamps they came with."""
         self._check_columns(panel)
         tails = {}
         for key, new in self._model_units(panel, X).items():
             past = self.tails_.get(key)
             goes_on = past is not None and new.index[0] > past.index[-1]
-            tails[key] = (self._joined(past, new) if past is not None and goes_on else new, len(new.index))
+            tails[key] = (self._joined(past, new) if past is not None and goes_on else new, panel.tables[key].index)
         return tails
 
     def _check_columns(self, panel: Panel) -> None:
@@ -433,17 +442,14 @@ class WishartForecaster(BaseEstimator):
         index = past.index[keep].append(new.index)
         values = np.concatenate([past.values[keep], new.values])
         covariates = np.concatenate([past.covariates[keep], new.covariates])
-        if self.spec_.lags == 1 or not keep.any():
+        if self.spec_.lags == 1:
             return Tail(index, values, covariates)
-        steps = np.round(self.axis_.units(index, float(self.axis_.numbers(index[:1])[0]))).astype(int)
-        if len(steps) == steps[-1] + 1:
+        table = self._on_grid(Table(index, values))
+        if len(table) == len(index):
             return Tail(index, values, covariates)
-        # Covariates of rows that never came do not matter but for the calendar; the last known ones stand in.
-        place = np.maximum.accumulate(np.isin(np.arange(steps[-1] + 1), steps) * np.arange(steps[-1] + 1))
-        where = np.searchsorted(steps, place)
-        is_there = np.isin(np.arange(steps[-1] + 1), steps)
-        grid = index[:1].append(self.axis_.ahead(index[0], list(range(1, int(steps[-1]) + 1))))
-        return Tail(grid, np.where(is_there[:, None], values[where], np.nan), covariates[where])
+        # The covariates of rows that never came are those of the row before them.
+        before = np.maximum(index.searchsorted(table.index, side="right") - 1, 0)
+        return Tail(table.index, table.values, covariates[before])
 
     def update(self, y: Any, X: Any = None, update_params: bool = False) -> WishartForecaster:
         """Condition on new rows and move the end of the data; with `update_params` also train on them."""
@@ -478,10 +484,10 @@ class WishartForecaster(BaseEstimator):
         panel = read(y, "y")
         self._check_columns(panel)
         tails = self._model_units(panel, None if X is None else read(X, "X"))
-        found = {key: self._covariance_of(tail) for key, tail in tails.items()}
+        found = {key: self._covariance_of(tail, panel.tables[key].index) for key, tail in tails.items()}
         return found if self.is_panel_ else found[ONLY]
 
-    def _covariance_of(self, tail: Tail) -> xr.DataArray:
+    def _covariance_of(self, tail: Tail, index: pd.Index) -> xr.DataArray:
         dim, lags = len(self.columns_), self.spec_.lags
         rates = np.full((len(tail.index), dim, dim), np.nan)
         for ticks in self._ticks(tail):
@@ -493,7 +499,8 @@ class WishartForecaster(BaseEstimator):
             rate = running.mean_covariances(self.model_, X)
             rates[ticks.row[is_row]] = rate * slope[:, :, None] * slope[:, None, :]
         names = list(self.columns_)
-        coordinates = {"time": tail.index, "variable": names, "variable_2": names}
+        coordinates = {"time": index, "variable": names, "variable_2": names}
+        rates = rates[tail.index.get_indexer(index)]
         return xr.DataArray(rates, coordinates, dims=("time", "variable", "variable_2"))
 
     def correlation(self, y: Any, X: Any = None) -> Any:

@@ -62,9 +62,10 @@ class TimeAxis:
             return pd.Index(values)
         if self.kind == "period" and isinstance(end, pd.Period):
             return pd.PeriodIndex([end + k for k in steps], freq=self.freq)
-        if self.freq is not None:
+        if self.kind == "period" or (self.freq is not None and self.freq.endswith("D")):
+            # Months differ in length, and so does a day on which clocks change.
             return pd.date_range(end, periods=max(steps) + 1, freq=self.freq)[steps]
-        return pd.DatetimeIndex([end + k * pd.Timedelta(int(self.unit), "ns") for k in steps])
+        return pd.DatetimeIndex(end + pd.to_timedelta(np.asarray(steps) * int(self.unit), unit="ns"))
 
     def horizon(self, fh: Any, end: Any) -> pd.Index:
         """Stamps of a horizon: an int h or a time span means all steps up to it, a list of ints these steps.
