@@ -89,7 +89,9 @@ def tuning_table() -> str:
         for text in path.read_text().splitlines():
             line = json.loads(text)
             job = line["job"]
-            changes = ", ".join(f"{k} {v:g}" for k, v in job["set"].items()) or "none"
+            changes = (
+                ", ".join(f"{k} {v if isinstance(v, str) else format(v, 'g')}" for k, v in job["set"].items()) or "none"
+            )
             score = f"{line['mean']['log_density']:.3f} ± {line['sd']['log_density']:.3f}"
             lines.append(f"| {job['data']} | {MODELS[job['model']]} | {job.get('splits', 20)} | {changes} | {score} |")
     return "\n".join(lines)
