@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from factories import quick_jit
 
 from wishflow import linalg
 from wishflow.errors import FactorisationError
@@ -75,15 +76,19 @@ def test_each_is_a_loop_over_matrices_and_emits_no_batched_factorisation():
 def test_the_small_whitener_is_the_whitener_of_each(size, key):
     """Unrolled and in a loop; its derivatives too."""
     stack = jnp.asarray([positive_definite(seed, size) for seed in range(3)])
-    found = linalg.small_whitener(stack)
+    found = quick_jit(linalg.small_whitener)(stack)
     for got, matrix in zip(found, stack, strict=True):
         np.testing.assert_allclose(got, linalg.whitener(matrix), rtol=1e-8, atol=1e-10)
     weights = jax.random.normal(key, (size, size))
-    slopes = jax.grad(lambda s: jnp.sum(weights * linalg.small_whitener(s)))(stack)
+    slopes = quick_jit(jax.grad(lambda s: jnp.sum(weights * linalg.small_whitener(s))))(stack)
     for slope, matrix in zip(slopes, stack, strict=True):
         expected = jax.grad(lambda m: jnp.sum(weights * linalg.whitener(m)))(matrix)
         np.testing.assert_allclose(slope + slope.T, expected + expected.T, rtol=1e-7, atol=1e-8)
     np.testing.assert_allclose(linalg.log_det(found), np.linalg.slogdet(stack)[1], rtol=1e-10)
+
+
+low_rank = quick_jit(linalg.low_rank_log_density)
+low_rank_gradient = quick_jit(jax.grad(lambda *a: jnp.sum(linalg.low_rank_log_density(*a)), argnums=(0, 1, 2)))
 
 
 @pytest.mark.parametrize("share, rtol", [(1.0, 1e-10), (1e-3, 1e-10), (1e-6, 1e-7)])
@@ -98,8 +103,8 @@ def test_low_rank_densities_against_dense_ones(dim, nu, share, rtol):
     r = np.einsum("nij,nj->ni", np.linalg.cholesky(B), rng.normal(size=(5, dim)))
     expected = [scipy.stats.multivariate_normal(np.zeros(dim), b).logpdf(x) for b, x in zip(B, r, strict=True)]
     arguments = tuple(jnp.asarray(x) for x in (r, F, white))
-    np.testing.assert_allclose(linalg.low_rank_log_density(*arguments), expected, rtol=rtol)
-    gradient = jax.grad(lambda *a: jnp.sum(linalg.low_rank_log_density(*a)), argnums=(0, 1, 2))(*arguments)
+    np.testing.assert_allclose(low_rank(*arguments), expected, rtol=rtol)
+    gradient = low_rank_gradient(*arguments)
     assert all(np.isfinite(part).all() for part in gradient)
 
 

@@ -65,7 +65,8 @@ class TimeAxis:
         if self.kind == "period" or (self.freq is not None and self.freq.endswith("D")):
             # Months differ in length, and so does a day on which clocks change.
             return pd.date_range(end, periods=max(steps) + 1, freq=self.freq)[steps]
-        return pd.DatetimeIndex(end + pd.to_timedelta(np.asarray(steps) * int(self.unit), unit="ns"))
+        ahead = end + pd.to_timedelta(np.asarray(steps) * int(self.unit), unit="ns")
+        return pd.DatetimeIndex(ahead).as_unit(end.unit)
 
     def horizon(self, fh: Any, end: Any) -> pd.Index:
         """Stamps of a horizon: an int h or a time span means all steps up to it, a list of ints these steps.
