@@ -1,9 +1,12 @@
 """`WishartForecaster`: frames in and out, irregular times, holes, panels, files, and laws of its forecasts."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.integrate import trapezoid
+from sklearn.preprocessing import FunctionTransformer
 
 import wishflow as wf
 from wishflow.errors import DataError, OptionError
@@ -197,6 +200,14 @@ def test_a_file_gives_back_the_same_forecasts(y, index, tmp_path):
     np.testing.assert_array_equal(one.samples, two.samples)
     assert one.index.equals(two.index)
     pd.testing.assert_series_equal(model.log_prob(frame), again.log_prob(frame))
+
+
+@pytest.mark.parametrize("transform", [{"a": "log"}, FunctionTransformer(np.arcsinh, np.sinh)], ids=["name", "object"])
+def test_a_pickle_gives_back_the_same_forecasts(y, transform):
+    model = wf.WishartForecaster(transform=transform, **SMALL).fit(y.abs())
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.forecast(3, n_draws=10).samples, model.forecast(3, n_draws=10).samples)
+    np.testing.assert_array_equal(again.log_prob(y.abs()), model.log_prob(y.abs()))
 
 
 def test_backtest_scores_by_horizon(fitted, y):

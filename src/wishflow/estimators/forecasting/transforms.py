@@ -64,18 +64,25 @@ def _one(choice: Any) -> Transform:
 
 @dataclasses.dataclass(frozen=True)
 class ColumnTransforms:
-    """One transform for each column."""
+    """One transform for each column, kept as it was chosen (a name, an object or None), so that it can be pickled."""
 
-    parts: tuple[Transform, ...]
+    choices: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        _ = self.parts  # names what is unknown
+
+    @property
+    def parts(self) -> tuple[Transform, ...]:
+        return tuple(_one(choice) for choice in self.choices)
 
     @classmethod
     def of(cls, choice: Any, columns: pd.Index) -> ColumnTransforms:
         if not isinstance(choice, dict):
-            return cls((_one(choice),) * len(columns))
+            return cls((choice,) * len(columns))
         unknown = [name for name in choice if name not in columns]
         if unknown:
             raise OptionError(f"transform names {unknown[0]!r}, which is no column; the columns are {list(columns)}.")
-        return cls(tuple(_one(choice.get(name)) for name in columns))
+        return cls(tuple(choice.get(name) for name in columns))
 
     def _each(self, method: str, values: np.ndarray) -> np.ndarray:
         columns = [getattr(part, method)(values[..., d]) for d, part in enumerate(self.parts)]
