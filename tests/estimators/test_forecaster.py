@@ -280,3 +280,33 @@ def test_bad_horizons_are_named(fitted, fh, words):
 def test_unknown_options_are_named(y, option):
     with pytest.raises(OptionError, match=next(iter(option))):
         wf.WishartForecaster(**{**SMALL, **option}).fit(y)
+
+
+def test_columns_that_stopped_long_ago_keep_their_last_value(y):
+    """The rows a forecast starts from reach back to the last value of every column, and to some row at least."""
+    silent = y.copy()
+    silent.iloc[-120:, 0] = np.nan
+    model = wf.WishartForecaster(**SMALL).fit(silent)
+    assert model.tails_[None].index[0] <= HOURS[N - 121]
+    silent.iloc[-120:] = np.nan
+    found = wf.WishartForecaster(**SMALL).fit(silent).forecast(2, n_draws=5)
+    assert found.index[0] == HOURS[-1] + pd.Timedelta("1h") and np.isfinite(found.samples).all()
+
+
+def test_a_corrected_row_changes_nothing_after_it(fitted, y):
+    import copy
+
+    corrected = copy.copy(fitted).update(y.iloc[100:101] + 1.0)
+    assert corrected.end_ == fitted.end_
+    np.testing.assert_array_equal(corrected.forecast(1, n_draws=5).samples, fitted.forecast(1, n_draws=5).samples)
+
+
+@pytest.mark.parametrize(
+    "stamps",
+    [pd.period_range("2000-01", periods=60, freq="2M"), pd.date_range("2000-01-31", periods=60, freq="2ME")],
+    ids=["periods", "month ends"],
+)
+def test_steps_of_several_months(y, stamps):
+    frame = y.iloc[:60].set_axis(stamps[:60])
+    model = wf.WishartForecaster(lags=2, **SMALL).fit(frame.iloc[:50])
+    assert model.forecast(3, n_draws=5).index.equals(stamps[50:53])

@@ -34,6 +34,7 @@ from .transforms import ColumnTransforms
 WHOLE_NUMBERS = ("max_iter", "batch_size", "n_train_samples")
 # Rows that are kept to start forecasts from: the belief forgets what is older.
 TAIL = 96
+LONGEST_TAIL = 2000
 N_SCORE_DRAWS = 100
 
 
@@ -129,7 +130,7 @@ class WishartForecaster(BaseEstimator):
             trained = train_series(problem, make_callbacks(self, problem.n_items))
         self.model_, self.history_, self.n_iter_ = trained.model, trained.history, trained.n_iter
         self.status_ = trained.status
-        self.tails_ = {key: _last_rows(tail, TAIL) for key, tail in tails.items()}
+        self.tails_ = {key: _last_rows(tail) for key, tail in tails.items()}
         return self
 
     def _spec(self, lags: int) -> specs.DynamicsSpec:
@@ -437,11 +438,13 @@ class WishartForecaster(BaseEstimator):
             raise DataError(f"y has columns {list(panel.columns)}; fit saw {list(self.columns_)}.")
 
     def _joined(self, past: Tail, new: Tail) -> Tail:
-        """Past rows, then new ones; new ones win where both have a stamp. Holes of the grid are filled with NaN."""
-        keep = past.index < new.index[0]
+        """Past and new rows in order; new ones win where both have a stamp. Holes of the grid are filled with NaN."""
+        keep = ~past.index.isin(new.index)
         index = past.index[keep].append(new.index)
-        values = np.concatenate([past.values[keep], new.values])
-        covariates = np.concatenate([past.covariates[keep], new.covariates])
+        order = np.argsort(self.axis_.numbers(index), kind="stable")
+        index = index[order]
+        values = np.concatenate([past.values[keep], new.values])[order]
+        covariates = np.concatenate([past.covariates[keep], new.covariates])[order]
         if self.spec_.lags == 1:
             return Tail(index, values, covariates)
         table = self._on_grid(Table(index, values))
@@ -462,7 +465,7 @@ class WishartForecaster(BaseEstimator):
             joined[key] = new if past is None else self._joined(past, new)
         if checks.flag("update_params", update_params):
             self._train_on([self._series(tail) for tail in joined.values()])
-        self.tails_ = {**self.tails_, **{key: _last_rows(tail, TAIL) for key, tail in joined.items()}}
+        self.tails_ = {**self.tails_, **{key: _last_rows(tail) for key, tail in joined.items()}}
         return self
 
     def _train_on(self, series: list[Series]) -> None:
@@ -521,8 +524,15 @@ def _correlation(rate: xr.DataArray) -> xr.DataArray:
     return rate / (sd[:, :, None] * sd[:, None, :])
 
 
-def _last_rows(tail: Tail, n: int) -> Tail:
-    return Tail(tail.index[-n:], tail.values[-n:], tail.covariates[-n:])
+def _last_rows(tail: Tail) -> Tail:
+    """The last `TAIL` rows, or as many more as hold the last value of every column (up to `LONGEST_TAIL`)."""
+    n = len(tail.index)
+    is_there = ~np.isnan(tail.values)
+    last = np.where(is_there.any(axis=0), n - 1 - is_there[::-1].argmax(axis=0), n - 1)
+    start = max(min(n - TAIL, int(last.min())), n - LONGEST_TAIL, 0)
+    if not is_there[start:].any() and is_there.any():
+        start = int(np.flatnonzero(is_there.any(axis=1))[-1])
+    return Tail(tail.index[start:], tail.values[start:], tail.covariates[start:])
 
 
 def _kernel_inputs(X: np.ndarray, layout: Layout) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.tseries.frequencies import to_offset
 
 from ...errors import DataError, OptionError
 
@@ -36,7 +37,7 @@ class TimeAxis:
         """The axis of a series, or of all series of a panel together."""
         first = indices[0]
         if isinstance(first, pd.PeriodIndex):
-            return cls("period", 1.0, None, first.freqstr)
+            return cls("period", float(to_offset(first.freqstr).n), None, first.freqstr)  # type: ignore[union-attr]
         if isinstance(first, pd.DatetimeIndex):
             return _datetime_axis(indices, freq)
         gaps = np.concatenate([np.diff(np.asarray(index, float)) for index in indices])
@@ -122,7 +123,7 @@ def _utc(index: pd.Index) -> pd.DatetimeIndex:
 
 def _periods(index: Any, freq: str | None) -> pd.PeriodIndex:
     naive = index.tz_localize(None) if index.tz is not None else index
-    name = str(freq)
+    name = to_offset(freq).name  # type: ignore[union-attr]  # without its multiple
     return pd.PeriodIndex(naive.to_period(PERIOD_OF.get(name.split("-")[0], name)))
 
 
@@ -133,10 +134,9 @@ def _datetime_axis(indices: list[Any], freq: Any) -> TimeAxis:
         names = {index.freqstr or (pd.infer_freq(index) if len(index) > 2 else None) for index in indices}
         found = names.pop() if len(names) == 1 else None
     if found is not None:
-        found = pd.tseries.frequencies.to_offset(found)
+        found = to_offset(found)
         if not isinstance(found, pd.tseries.offsets.Tick | pd.tseries.offsets.Day):
-            name = pd.tseries.frequencies.to_offset(found).freqstr
-            return TimeAxis("period", 1.0, zone, name)
+            return TimeAxis("period", float(found.n), zone, found.freqstr)
     gaps = np.concatenate([np.diff(_utc(index).asi8.astype(float)) for index in indices])
     unit = _median_gap(gaps) if found is None else float(_length(found).as_unit("ns").value)
     is_regular = found is not None or _is_regular(gaps, unit)
