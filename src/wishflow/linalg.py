@@ -101,7 +101,7 @@ def _describe_failure(matrix: np.ndarray, scale: float, what: str) -> str:
 
 # --- stacks of small matrices, in plain operations ------------------------------------------------
 
-UNROLLED = 20
+UNROLLED = 6
 
 
 def _small_whitener(matrix: Float[Array, "... K K"]) -> Float[Array, "... K K"]:

@@ -37,10 +37,11 @@ class Size:
     """How much is computed. `options` are those of the flows beside the ones named here."""
 
     n_train: int = 400
-    n_test: int = 512
+    n_test: int = 256
     n_inducing: int = 20
     max_iter: int = 300
-    n_draws: int = 300
+    max_iter_diabetes: int = 60
+    n_draws: int = 200
     n_slice: int = 256
     n_ellipses: int = 7
     n_paths: int = 5
@@ -52,8 +53,9 @@ class Size:
         ("learning_rate", 0.03),
     )
 
-    def models(self) -> dict[str, Any]:
-        return models(self.n_inducing, self.max_iter, **dict(self.options))
+    def models(self, data: str = "simulated") -> dict[str, Any]:
+        max_iter = min(self.max_iter, self.max_iter_diabetes) if data == "diabetes" else self.max_iter
+        return models(self.n_inducing, max_iter, **dict(self.options))
 
 
 FULL = Size()
@@ -192,7 +194,7 @@ def compare(size: Size, data: Split, bar: DemoBar) -> tuple[dict[str, Any], list
     """The four models on one data set: fitted, and their scores."""
     fitted, rows = {}, []
     for name, model, scores in fit_and_score(
-        size.models(), data, lambda name: bar.next_fit(f"{name}, {data.name}", len(data.X))
+        size.models(data.name), data, lambda name: bar.next_fit(f"{name}, {data.name}", len(data.X))
     ):
         fitted[name] = model
         rows.append(scores)

@@ -29,7 +29,7 @@ class SeriesSize:
 
     max_iter: int = 150
     n_inducing: int = 60
-    n_draws: int = 200
+    n_draws: int = 100
     n_days: int = 30
     first_day: str = "2013-01-01"
 

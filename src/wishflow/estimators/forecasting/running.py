@@ -20,6 +20,7 @@ from ...series import Ticks, Transitions, Windows
 BLOCK = 2048
 WINDOW_BLOCK = 64
 TICKS_CLASS = 8
+FILTER_CLASS = 16
 
 
 @compiled
@@ -107,8 +108,15 @@ def last_belief(model: Any, ticks: Ticks, lags: int) -> tuple[np.ndarray, np.nda
     if len(ticks.h) <= lags:
         mean, is_known, _ = _start(ticks, lags)
         return mean, np.diag(1.0 - is_known)
-    belief, _, _ = _filter_over(model, ticks, lags)
+    belief, _, _ = _filter_over(model, _last_ticks(ticks, lags), lags)
     return np.asarray(belief.mean)[0], np.asarray(belief.covariance)[0]
+
+
+def _last_ticks(ticks: Ticks, lags: int) -> Ticks:
+    """Without the oldest ticks, so that their number is one of few and a few programs serve all forecasts."""
+    n = len(ticks.h) - lags
+    keep = slice(n % FILTER_CLASS, None) if n >= FILTER_CLASS else slice(None)
+    return Ticks(ticks.h[keep], ticks.u[keep], ticks.y[keep], ticks.row[keep])
 
 
 def _start(ticks: Ticks, lags: int) -> tuple[np.ndarray, np.ndarray, slice]:
