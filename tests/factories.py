@@ -23,7 +23,6 @@ DIFFUSIONS = {
     "none": specs.NoDiffusion(),
     "diagonal": specs.Diagonal(white=0.3),
     "gp": specs.GPDiffusion(),
-    "gp-full": specs.GPDiffusion(posterior="full"),
     "wishart-shared": specs.Wishart(rank=2, dof=4),
     "wishart-independent": specs.Wishart(rank=None, dof=2, columns="independent"),
     "wishart-shared-white": specs.Wishart(rank=2, dof=3, white=0.2, unit_rows=False),

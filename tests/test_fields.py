@@ -160,7 +160,7 @@ def penalties(field):
 @EVERY
 def test_kl_is_named_and_zero_only_where_nothing_is_learnt(name):
     parts, summary = penalties(make_field(name))
-    expected = {"none": set(), "diagonal": {"kl_drift"}, "gp": {"kl_drift"}, "gp-full": {"kl_drift"}}
+    expected = {"none": set(), "diagonal": {"kl_drift"}, "gp": {"kl_drift"}}
     assert set(parts) == expected.get(name, {"kl_drift", "kl_diffusion"})
     assert all(float(value) > 0.0 for value in parts.values())
     assert summary and all(np.isfinite(value) for value in summary.values())

@@ -22,13 +22,14 @@ def fit_of(*args):
     return float(evaluate(*args)[1][0]["fit"])
 
 
-@pytest.mark.parametrize("name", ["gp", "wishart-shared-white"])
+@pytest.mark.parametrize("name", [pytest.param("gp", marks=pytest.mark.slow), "wishart-shared-white"])
 def test_the_mean_of_densities_is_the_tighter_bound_and_one_path_has_but_one_mean(name, key):
     model, batch = make_flow(name), make_batch()
     np.testing.assert_allclose(fit_of(model, batch, key, "log", 1), fit_of(model, batch, key, "density", 1), rtol=1e-12)
     assert fit_of(model, batch, key, "density", 4) > fit_of(model, batch, key, "log", 4)
 
 
+@pytest.mark.slow
 def test_more_paths_make_the_bound_tighter(key):
     """Burda et al. 2016, theorem 1, in the mean over keys."""
     model, batch = make_flow("wishart-shared-white"), make_batch()

@@ -13,6 +13,7 @@ from wishflow.errors import DataError, OptionError
 from wishflow.estimators.forecasting import forecaster
 
 SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2}
+SLOW = pytest.mark.slow
 N = 200
 HOURS = pd.date_range("2021-03-01", periods=N, freq="h", tz="Europe/Berlin")
 
@@ -137,7 +138,7 @@ def test_holes_irregular_stamps_and_whole_rows(y):
     holed.iloc[40:43] = np.nan
     keep = np.sort(rng.choice(N, 150, replace=False))
     times = np.sort(rng.uniform(0, 200, size=150))
-    for frame in (holed, holed.iloc[keep], pd.DataFrame(holed.iloc[keep].to_numpy(), index=times)):
+    for frame in (holed, pd.DataFrame(holed.iloc[keep].to_numpy(), index=times)):
         model = wf.WishartForecaster(**SMALL).fit(frame)
         assert np.isfinite(model.history_["bound"]).all()
         end = frame.index[-1]
@@ -184,7 +185,7 @@ def test_covariances_are_covariances_in_units_of_the_data(y):
     assert found == pytest.approx(residual_sd, rel=0.15)
 
 
-@pytest.mark.parametrize("index", ["hours", "periods", "numbers", "months"])
+@pytest.mark.parametrize("index", ["hours", "periods", *(pytest.param(n, marks=SLOW) for n in ("numbers", "months"))])
 def test_a_file_gives_back_the_same_forecasts(y, index, tmp_path):
     stamps = {
         "hours": HOURS,
@@ -221,9 +222,12 @@ def test_backtest_scores_by_horizon(fitted, y):
 
 @pytest.mark.parametrize(
     "option",
-    [{"drift": d} for d in ("gp", "linear", "none")]
-    + [{"diffusion": d} for d in ("gp", "diagonal", "none")]
-    + [{"white_noise": "state"}, {"columns": "shared"}, {"objective": "rollout"}],
+    [
+        *({"drift": "gp"}, {"diffusion": "gp"}, {"white_noise": "state"}, {"objective": "rollout"}),
+        *(pytest.param({"drift": d}, marks=SLOW) for d in ("linear", "none")),
+        *(pytest.param({"diffusion": d}, marks=SLOW) for d in ("diagonal", "none")),
+        pytest.param({"columns": "shared"}, marks=SLOW),
+    ],
     ids=str,
 )
 def test_every_model_trains_and_forecasts(y, option):

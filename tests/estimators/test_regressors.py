@@ -157,6 +157,7 @@ def test_explicit_options_win_over_the_preset():
     assert (model.history_["phase"] == "flow").sum() == 5
 
 
+@pytest.mark.slow
 def test_a_tolerance_ends_training_where_the_bound_no_longer_rises():
     X = np.random.default_rng(0).normal(size=(60, 2))
     options = {**SMALL, "max_iter": 3000}

@@ -37,7 +37,7 @@ class TimeAxis:
         """The axis of a series, or of all series of a panel together."""
         first = indices[0]
         if isinstance(first, pd.PeriodIndex):
-            return cls("period", float(to_offset(first.freqstr).n), None, first.freqstr)  # type: ignore[union-attr]
+            return cls("period", float(first.freq.n), None, first.freqstr)  # type: ignore[union-attr]
         if isinstance(first, pd.DatetimeIndex):
             return _datetime_axis(indices, freq)
         gaps = np.concatenate([np.diff(np.asarray(index, float)) for index in indices])
