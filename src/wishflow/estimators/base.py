@@ -52,23 +52,7 @@ class ModelEstimator(BaseEstimator):
         return Problem(self.spec_, self.training_, X, y, n_inducing, self.seed_, schedule)
 
     def _training(self, n_rows: int, n_inputs: int) -> specs.TrainingSpec:
-        """The preset's rule for N and D; options that were given win."""
-        if not isinstance(self.preset, str) or self.preset not in specs.PRESETS:
-            raise unknown_option("preset", self.preset, list(specs.PRESETS))
-        chosen = specs.PRESETS[self.preset](n_rows, n_inputs)
-        options = self.get_params(deep=False)
-        given: dict[str, Any] = {
-            n: checks.positive_int(n, options[n]) for n in WHOLE_NUMBERS if options.get(n) is not None
-        }
-        if self.learning_rate is not None and not callable(self.learning_rate):
-            given["learning_rate"] = checks.positive_rate("learning_rate", self.learning_rate)
-        if options.get("path_average") is not None:
-            given["path_average"] = options["path_average"]
-        if self.tol is not None:
-            given["tolerance"] = checks.tolerance(self.tol)
-        if "max_iter" in given:  # the warm-up of the KL terms keeps its share of the iterations
-            given["kl_warmup"] = chosen.kl_warmup * given["max_iter"] // chosen.max_iter
-        return dataclasses.replace(chosen, **given)
+        return chosen_training(self, specs.PRESETS, n_rows, n_inputs)
 
     def _accept(self, trained: Trained) -> None:
         """Keep what training gave."""
@@ -106,6 +90,24 @@ class ModelEstimator(BaseEstimator):
 
         check_is_fitted(self, "model_")
         save_estimator(self, path)
+
+
+def chosen_training(estimator: Any, presets: dict[str, Any], n_rows: int, n_inputs: int) -> specs.TrainingSpec:
+    """The preset's rule for N and D; options that were given win."""
+    if not isinstance(estimator.preset, str) or estimator.preset not in presets:
+        raise unknown_option("preset", estimator.preset, list(presets))
+    chosen = presets[estimator.preset](n_rows, n_inputs)
+    options = estimator.get_params(deep=False)
+    given: dict[str, Any] = {n: checks.positive_int(n, options[n]) for n in WHOLE_NUMBERS if options.get(n) is not None}
+    if options["learning_rate"] is not None and not callable(options["learning_rate"]):
+        given["learning_rate"] = checks.positive_rate("learning_rate", options["learning_rate"])
+    if options.get("path_average") is not None:
+        given["path_average"] = options["path_average"]
+    if options["tol"] is not None:
+        given["tolerance"] = checks.tolerance(options["tol"])
+    if "max_iter" in given:  # the warm-up of the KL terms keeps its share of the iterations
+        given["kl_warmup"] = chosen.kl_warmup * given["max_iter"] // chosen.max_iter
+    return dataclasses.replace(chosen, **given)
 
 
 def make_callbacks(estimator: Any, n_points: int) -> list:

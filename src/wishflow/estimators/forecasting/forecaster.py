@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ... import specs
-from ...errors import DataError, OptionError, unknown_option
+from ...errors import DataError, OptionError
 from ...fields.dynamic import Layout
 from ...forecast import Forecast
 from ...initialise import imputed, inducing_points, ridge_start
@@ -23,7 +23,7 @@ from ...runtime import computing
 from ...series import Series, Ticks, cut, n_substeps, rollouts, to_ticks
 from ...training import SeriesProblem, train_series
 from .. import checks
-from ..base import make_callbacks
+from ..base import chosen_training, make_callbacks
 from ..scaling import Scaler
 from . import running
 from .calendar import chosen_periods, harmonics
@@ -31,7 +31,6 @@ from .frames import ONLY, Panel, Table, align, at_stamps, check_targets, read
 from .times import TimeAxis
 from .transforms import ColumnTransforms
 
-WHOLE_NUMBERS = ("max_iter", "batch_size", "n_train_samples")
 # Rows that are kept to start forecasts from: the belief forgets what is older.
 TAIL = 96
 LONGEST_TAIL = 2000
@@ -124,7 +123,8 @@ class WishartForecaster(BaseEstimator):
         tails = self._model_units(panel, None if X is None else read(X, "X"))
         self.fh_ = fh
         series = {key: self._series(tail) for key, tail in tails.items()}
-        self.training_ = self._training(sum(len(s) for s in series.values()), len(panel.columns))
+        n_rows = sum(len(s) for s in series.values())
+        self.training_ = chosen_training(self, specs.SERIES_PRESETS, n_rows, len(panel.columns))
         problem = self._problem(list(series.values()))
         with computing():
             trained = train_series(problem, make_callbacks(self, problem.n_items))
@@ -149,20 +149,6 @@ class WishartForecaster(BaseEstimator):
             max_gap=float(checks.positive_int("max_gap", self.max_gap)),
             objective=self.objective,
         )
-
-    def _training(self, n_rows: int, dim: int) -> specs.TrainingSpec:
-        if not isinstance(self.preset, str) or self.preset not in specs.SERIES_PRESETS:
-            raise unknown_option("preset", self.preset, list(specs.SERIES_PRESETS))
-        chosen = specs.SERIES_PRESETS[self.preset](n_rows, dim)
-        options = self.get_params(deep=False)
-        given: dict[str, Any] = {n: checks.positive_int(n, options[n]) for n in WHOLE_NUMBERS if options[n] is not None}
-        if self.learning_rate is not None and not callable(self.learning_rate):
-            given["learning_rate"] = checks.positive_rate("learning_rate", self.learning_rate)
-        if self.path_average is not None:
-            given["path_average"] = self.path_average
-        if self.tol is not None:
-            given["tolerance"] = checks.tolerance(self.tol)
-        return dataclasses.replace(chosen, **given)
 
     def _problem(self, series: list[Series], model: Any = None) -> SeriesProblem:
         spec, lags = self.spec_, self.spec_.lags
