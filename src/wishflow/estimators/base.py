@@ -97,11 +97,12 @@ def chosen_training(estimator: Any, presets: dict[str, Any], n_rows: int, n_inpu
     if not isinstance(estimator.preset, str) or estimator.preset not in presets:
         raise unknown_option("preset", estimator.preset, list(presets))
     chosen = presets[estimator.preset](n_rows, n_inputs)
-    options = estimator.get_params(deep=False)
-    given: dict[str, Any] = {n: checks.positive_int(n, options[n]) for n in WHOLE_NUMBERS if options.get(n) is not None}
+    # attributes, not get_params: a subclass may leave options out of its own signature
+    options = {name: getattr(estimator, name, None) for name in (*WHOLE_NUMBERS, "learning_rate", "path_average", "tol")}
+    given: dict[str, Any] = {n: checks.positive_int(n, options[n]) for n in WHOLE_NUMBERS if options[n] is not None}
     if options["learning_rate"] is not None and not callable(options["learning_rate"]):
         given["learning_rate"] = checks.positive_rate("learning_rate", options["learning_rate"])
-    if options.get("path_average") is not None:
+    if options["path_average"] is not None:
         given["path_average"] = options["path_average"]
     if options["tol"] is not None:
         given["tolerance"] = checks.tolerance(options["tol"])
