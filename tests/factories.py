@@ -10,9 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from wishflow import fields, kernels, specs
+from wishflow.fields.dynamic import Layout
 from wishflow.inducing import InducingBasis
-from wishflow.models import flow, sparse_gp
+from wishflow.initialise import series_batch
+from wishflow.models import flow, model_builder, sparse_gp
+from wishflow.models.dynamics import Start
+from wishflow.models.latent import LatentStart
 from wishflow.objectives import Batch
+from wishflow.series import Series, cut, latent_windows, rollouts, to_ticks
 
 # Tests run a program a few times: without the optimisation of machine code it compiles three times faster.
 quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
@@ -121,3 +126,27 @@ def make_flow(
     start = make_sparse_gp(likelihood, seed=seed)
     built = flow.build(spec, training, start, points(seed + 6, 6, sd=1.5), jax.random.key(seed))
     return spread(built, seed + 1, 0.2)
+
+
+def series_problem(n_rows: int = 14, width: int = 3, **options):
+    """A spread model of a series with holes, gaps and a covariate, and all items it is scored on."""
+    rng = np.random.default_rng(0)
+    defaults = {"diffusion": specs.Wishart(rank=2, columns="independent", unit_rows=False)}
+    spec = specs.DynamicsSpec(**{**defaults, **options})
+    dim = width if spec.latent is None else spec.latent.dim
+    gaps = np.ones(n_rows) if spec.lags > 1 else rng.choice([0.5, 1.0, 2.5], size=n_rows)
+    y = 0.3 * np.cumsum(rng.normal(size=(n_rows, width)), 0)
+    y[4, 1], y[9] = np.nan, np.nan
+    ticks = to_ticks(Series(np.cumsum(gaps), y, rng.normal(size=(n_rows, 1))), 1.0, spec.lags, 24.0)
+    layout = Layout(dim, spec.lags, 1)
+    weights = 0.2 * rng.normal(size=(dim, layout.n_history + 1))
+    start = Start(*(jnp.asarray(x) for x in (weights, np.zeros(dim), np.eye(dim))))
+    if spec.latent is not None:
+        parts = (rng.normal(size=(dim, width)), rng.normal(size=(width, dim)), np.ones(width))
+        start = LatentStart(start, *(jnp.asarray(x) for x in parts))
+    model = model_builder(spec)(spec, layout, start, rng.normal(size=(4, dim + 1)), jax.random.key(0))
+    if spec.latent is not None:
+        items = (None, latent_windows(ticks, 8))
+    else:
+        items = (None, rollouts(ticks, spec.lags, 6)) if spec.objective == "rollout" else cut(ticks, spec.lags)
+    return spread(model, scale=0.1), series_batch(*items)

@@ -163,3 +163,23 @@ def test_the_noise_of_known_sdes_is_recovered(name):
     expected = truth.covariance(visited)
     error = np.linalg.norm(found - expected, axis=(1, 2)) / np.linalg.norm(expected, axis=(1, 2))
     assert np.median(error) < 0.15
+
+
+@pytest.mark.slow
+def test_intervals_cover_what_they_say_on_data_simulated_from_the_model():
+    """State-dependent correlated noise, simulated from a model of ours; a new model is fitted to the first half.
+
+    50, 80 and 95 % intervals of the second half, 1 to 12 steps ahead, cover within 5 points.
+    """
+    rng = np.random.default_rng(0)
+    model, _start = make_model(white_noise="state")
+    field = spread(model, scale=0.5).field
+    field = eqx.tree_at(lambda f: f.linear.weights, field, jnp.asarray(-0.15 * np.eye(3)))
+    start = jnp.asarray(rng.normal(size=(1, 3)))
+    _, before = simulate(jax.random.key(3), field.prepare(), start, jnp.ones(6000), jnp.zeros((6000, 0)))
+    y = pd.DataFrame(np.asarray(before)[:, 0])
+    fitted = wf.WishartForecaster(rank=3, white_noise="state", n_inducing=30, max_iter=600).fit(y.iloc[:4000])
+    for coverage in (0.5, 0.8, 0.95):
+        scores = wf.backtest(fitted, y, fh=12, initial=4001, n_draws=300, coverage=coverage, n_densities=0)
+        by_horizon = scores["covered"].mean(("origin", "variable")).values
+        assert abs(by_horizon.mean() - coverage) < 0.05, (coverage, by_horizon)

@@ -7,9 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from factories import is_jitter, make_batch, make_flow, make_sparse_gp, quick_jit
+from factories import is_jitter, make_batch, make_flow, make_sparse_gp, quick_jit, series_problem
 
-from wishflow.objectives import collapsed_bound, negative_bound
+from wishflow import specs
+from wishflow.objectives import (
+    collapsed_bound,
+    negative_bound,
+    negative_encoder_bound,
+    negative_filter_bound,
+    negative_rollout_bound,
+    negative_transition_bound,
+)
 
 STEP = 1e-3
 
@@ -140,3 +148,35 @@ def test_gradient_of_the_categorical_bound_is_unbiased(key):
         error = gap.std() / np.sqrt(n_keys)
         assert abs(gap.mean()) < 4.5 * error + 1e-6, name
         assert error < 0.05 * np.abs(slopes).mean() + 0.05, name
+
+
+# --- time series ----------------------------------------------------------------------------------
+
+SERIES = {
+    "transition": ({}, negative_transition_bound, 3),
+    "transition, lags": ({"lags": 2, "white_noise": "state"}, negative_transition_bound, 2),
+    "rollout": ({"objective": "rollout"}, negative_rollout_bound, 2),
+    # One particle: with more, the choices of the resampling jump, and their derivative is left out on purpose.
+    "filter": ({"latent": specs.Latent(2, "gp", True)}, negative_filter_bound, 1),
+    "encoder": ({"latent": specs.Latent(2, "gp", True), "objective": "rollout"}, negative_encoder_bound, 2),
+}
+
+
+@pytest.mark.parametrize(
+    "name, average",
+    [
+        *(("transition, lags", "density"), ("rollout", "log"), ("filter", "density"), ("encoder", "density")),
+        *(pytest.param(name, "density", marks=pytest.mark.slow) for name in ("transition", "rollout")),
+        *(pytest.param(name, "log", marks=pytest.mark.slow) for name in ("transition", "transition, lags", "encoder")),
+    ],
+)
+def test_gradient_of_the_bounds_of_a_series(name, average, key):
+    """Holes, gaps and a covariate; every parameter of the field, the readout and the encoder."""
+    options, bound, n_samples = SERIES[name]
+    model, batch = series_problem(**options)
+
+    def objective(model):
+        value, _ = bound(model, batch, key, n_samples=n_samples, average=average)
+        return value / 10.0
+
+    check_gradient(objective, model)

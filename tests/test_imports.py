@@ -32,6 +32,7 @@ LAYERS = (
     "likelihoods",
     "models",
     "filtering",
+    "particles",
     "objectives",
     "initialise",
     "files",

@@ -302,7 +302,7 @@ def test_features_tell_neighbouring_smoothness_apart():
         assert np.abs(z_scores(kernel, wk.build(other, D), N_FEATURES)).max() > 8
 
 
-@pytest.mark.parametrize("name", ["sum", "product-of-sum"])
+@pytest.mark.parametrize("name", [pytest.param("sum", marks=pytest.mark.slow), "product-of-sum"])
 def test_few_features_are_unbiased_over_draws(name):
     kernel, X, n_draws = make(name), points(5, 4), 20_000
 
@@ -326,7 +326,9 @@ def test_linear_features_are_exact():
     np.testing.assert_allclose(phi @ phi.T, kernel.matrix(X, X), rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["matern32", "sum", "product-of-sum"])
+@pytest.mark.parametrize(
+    "name", [*(pytest.param(n, marks=pytest.mark.slow) for n in ("matern32", "sum")), "product-of-sum"]
+)
 def test_features_drawn_by_vmap_are_those_drawn_one_by_one(name):
     kernel, X, keys = make(name), points(1), jax.random.split(jax.random.key(0), 3)
     draw = jax.jit(lambda kernel, key: kernel.features(key, 8))

@@ -111,6 +111,22 @@ def test_variogram_weights_select_pairs(rng):
     np.testing.assert_allclose(metrics.variogram_score(y, x, order=1.0, weights=weights), expected, rtol=1e-12)
 
 
+# --- log densities ---------------------------------------------------------------------------
+
+
+def test_the_log_density_of_a_mixture_is_that_of_its_density(rng):
+    y, means, stds = rng.normal(size=5), rng.normal(size=(7, 5)), rng.uniform(0.5, 2.0, size=(7, 5))
+    density = stats.norm.pdf(y, means, stds).mean(axis=0)
+    np.testing.assert_allclose(metrics.mixture_log_density(stats.norm.logpdf(y, means, stds)), np.log(density))
+    assert np.isfinite(metrics.mixture_log_density([-1000.0, -1001.0]))
+
+
+def test_moment_matched_log_density_is_that_of_a_gaussian_with_the_moments_of_the_draws(rng):
+    y, x = rng.normal(size=(4, 3)), rng.normal(size=(50, 4, 3)) @ rng.normal(size=(3, 3))
+    expected = [stats.multivariate_normal(x[:, n].mean(0), np.cov(x[:, n].T)).logpdf(y[n]) for n in range(4)]
+    np.testing.assert_allclose(metrics.moment_matched_log_density(y, x), expected, rtol=1e-10)
+
+
 # --- agreement with scoringrules -------------------------------------------------------------
 
 
@@ -170,6 +186,7 @@ def test_interval_score_is_least_at_the_true_quantiles(rng):
         (lambda: metrics.crps_gaussian([0.0], [0.0], [-1.0]), "negative"),
         (lambda: metrics.crps_gaussian_mixture(np.zeros(3), np.zeros((5, 3)), np.ones((4, 3))), "shapes differ"),
         (lambda: metrics.energy_score(np.zeros(3), np.zeros((5, 3))), "crps_samples"),
+        (lambda: metrics.moment_matched_log_density(np.zeros((2, 4)), np.zeros((4, 2, 4))), "needs more than 4"),
         (lambda: metrics.variogram_score(np.zeros((3, 2)), np.zeros((5, 3, 2)), weights=np.ones(2)), "weights"),
         (lambda: metrics.coverage([0.0], [1.0], [-1.0]), "swapped"),
     ],

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from .errors import DataError, OptionError
+from . import metrics
+from .errors import DataError, OptionError, unknown_option
 
 
 class Forecast:
@@ -59,12 +60,27 @@ class Forecast:
             raise OptionError(f"coverage={coverage!r} given; expected a probability strictly between 0 and 1.")
         return self.quantile(0.5 - coverage / 2), self.quantile(0.5 + coverage / 2)
 
-    def log_prob(self, y: Any) -> pd.Series:
-        """Log density of what came, joint over variables, for each time; complete rows only (NaN elsewhere)."""
-        if self._log_density is None:
-            raise OptionError("this forecast holds draws alone; ask the forecaster for a new one to score densities.")
+    def log_prob(self, y: Any, kind: str = "mixture") -> pd.Series:
+        """Log density of what came, joint over variables, for each time; complete rows only (NaN elsewhere).
+
+        kind: "mixture" of the model's transition densities over the draws, or "moments", a Gaussian with mean and
+        covariance of the draws.
+        """
         values = self._values(y)
+        if kind == "moments":
+            return pd.Series(self._moment_matched(values), index=self.index, name="log_prob")
+        if kind != "mixture":
+            raise unknown_option("kind", kind, ("mixture", "moments"))
+        if self._log_density is None:
+            raise OptionError("this forecast holds draws alone; score it with kind='moments'.")
         return pd.Series(self._log_density(values), index=self.index, name="log_prob")
+
+    def _moment_matched(self, values: np.ndarray) -> np.ndarray:
+        is_whole = ~np.isnan(values).any(axis=1)
+        result = np.full(len(values), np.nan)
+        if is_whole.any():
+            result[is_whole] = metrics.moment_matched_log_density(values[is_whole], self.samples.values[:, is_whole])
+        return result
 
     def _values(self, y: Any) -> np.ndarray:
         if isinstance(y, pd.Series):

@@ -7,9 +7,11 @@ import warnings
 import jax.numpy as jnp
 import numpy as np
 
+from .errors import OptionError
 from .models.dynamics import Start
+from .models.latent import LatentStart
 from .objectives import Batch, SeriesBatch, TransitionBatch, WindowBatch
-from .series import Series, Transitions, Windows
+from .series import ENCODED_ROWS, Series, Transitions, Windows
 
 KMEANS_ROWS = 10_000
 
@@ -93,6 +95,51 @@ def ridge_start(transitions: Transitions, has_linear: bool) -> Start:
     floor = 1e-8 * max(np.trace(covariance) / len(covariance), 1e-8)
     covariance = covariance + floor * np.eye(len(covariance))
     return Start(*(jnp.asarray(part) for part in (coefficients[:-1].T, coefficients[-1], covariance)))
+
+
+def latent_states(series: list[Series], dim: int) -> list[Series]:
+    """Where the states of the latent model start: principal components of the rows, scaled to variance one.
+
+    Of each row where it has at least `dim` entries, otherwise of `ENCODED_ROWS` rows side by side (an embedding in
+    time).
+    """
+    projection = _projection(series, dim)
+    return [Series(s.times, _embedded(s, projection) @ projection.T, s.covariates) for s in series]
+
+
+def _projection(series: list[Series], dim: int) -> np.ndarray:
+    """From rows side by side to states, (dim, n_rows · P)."""
+    width = series[0].values.shape[1]
+    n_rows = 1 if dim <= width else ENCODED_ROWS
+    if dim > n_rows * width:
+        raise OptionError(
+            f"latent_dim={dim} with {width} series; expected at most {ENCODED_ROWS * width} "
+            f"({ENCODED_ROWS} for each of them)."
+        )
+    rows = np.concatenate([_embedded(s, np.zeros((0, n_rows * width))) for s in series])
+    values, vectors = np.linalg.eigh(rows.T @ rows / len(rows))
+    largest = np.argsort(values)[::-1][:dim]
+    # Directions without spread (constant series) are not blown up.
+    return (vectors[:, largest] / np.sqrt(np.maximum(values[largest], 1e-4 * values.max()))).T
+
+
+def _embedded(series: Series, projection: np.ndarray) -> np.ndarray:
+    """Each whole row and those that follow it side by side; the last row stands for what comes after the end."""
+    values = imputed(series).values
+    n_rows = projection.shape[1] // values.shape[1]
+    after = np.minimum(np.arange(len(values))[:, None] + np.arange(n_rows), len(values) - 1)
+    return values[after].reshape(len(values), -1)
+
+
+def latent_start(series: list[Series], states: list[Series], field: Start) -> LatentStart:
+    """The readout by least squares from the states, its white noise from the residuals."""
+    x = np.concatenate([s.values for s in states])
+    y = np.concatenate([imputed(s).values for s in series])
+    gram = x.T @ x + RIDGE * len(x) * np.eye(x.shape[1])
+    weights = np.linalg.solve(gram, x.T @ y).T
+    white = np.maximum((y - x @ weights.T).var(axis=0), 0.01 * np.maximum(y.var(axis=0), 1e-6))
+    projection = _projection(series, x.shape[1])
+    return LatentStart(field, *(jnp.asarray(part) for part in (projection, weights, white)))
 
 
 def series_batch(transitions: Transitions | None, windows: Windows | None) -> SeriesBatch:

@@ -160,8 +160,10 @@ def low_rank_log_density(
     if nu >= D:
         B = F @ jnp.swapaxes(F, -1, -2) + diagonal[..., None] * jnp.eye(D, dtype=F.dtype)
         return dense_log_density(r, B)
-    G = F / jnp.sqrt(diagonal)[..., None]
     z = r / jnp.sqrt(diagonal)
+    if nu == 0:
+        return -0.5 * (constant + jnp.sum(jnp.log(diagonal), -1) + jnp.sum(z * z, -1))
+    G = F / jnp.sqrt(diagonal)[..., None]
     W = small_whitener(jnp.swapaxes(G, -1, -2) @ G + jnp.eye(nu, dtype=F.dtype))
     inner = jnp.einsum("...ij,...dj,...d->...i", W, G, z)
     log_det_B = jnp.sum(jnp.log(diagonal), -1) + log_det(W)

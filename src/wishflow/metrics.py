@@ -1,4 +1,4 @@
-"""Scores of predictive distributions: log density, RMSE, CRPS, energy score, variogram score, coverage, intervals.
+"""Scores of predictive distributions: log densities, RMSE, CRPS, energy score, variogram score, coverage, intervals.
 
 NumPy arrays in, float64 out. Samples lie on the first axis: targets of shape (N,) go with samples of shape (S, N),
 targets of shape (N, P) with (S, N, P). `mean_log_density`, `rmse` and `coverage` are numbers; the other scores come
@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
+from scipy.spatial.distance import pdist
+from scipy.special import logsumexp, ndtr
 
 from .errors import DataError, OptionError
 
@@ -24,6 +25,32 @@ INVERSE_ROOT_TWO_PI = 1.0 / np.sqrt(2.0 * np.pi)
 def mean_log_density(log_prob: ArrayLike) -> float:
     """The mean of the log densities of the targets."""
     return float(np.mean(_filled("log_prob", log_prob)))
+
+
+def mixture_log_density(log_densities: ArrayLike) -> Float[np.ndarray, "*shape"]:
+    """log 1/S Σ_s p_s(y): the log density of the equal mixture of S laws, from the log densities under each, (S, …)."""
+    log_densities = _filled("log_densities", log_densities)
+    return logsumexp(log_densities, axis=0) - np.log(len(log_densities))
+
+
+def moment_matched_log_density(y: ArrayLike, samples: ArrayLike) -> Float[np.ndarray, " N"]:
+    """log N(y; m, C) of vector targets (N, P) with the mean and covariance of the draws (S, N, P), S > P.
+
+    −½ (P log 2π + log|C| + (y − m)ᵀC⁻¹(y − m)): what the draws say to second order, for laws without a density of their
+    own. With few draws it is biased: use several times as many as there are outputs.
+    """
+    y, samples = _with_samples(y, samples)
+    _has_outputs(y)
+    size, width = len(samples), y.shape[-1]
+    if size <= width:
+        raise DataError(f"samples holds {size} draws of {width} outputs; their covariance needs more than {width}.")
+    mean = samples.mean(axis=0)
+    centred = samples - mean
+    covariance = np.einsum("s...i,s...j->...ij", centred, centred) / (size - 1)
+    L = np.linalg.cholesky(covariance)
+    white = np.linalg.solve(L, (y - mean)[..., None])[..., 0]
+    log_det = 2.0 * np.sum(np.log(np.diagonal(L, axis1=-2, axis2=-1)), axis=-1)
+    return -0.5 * (width * np.log(2.0 * np.pi) + log_det + np.sum(white**2, axis=-1))
 
 
 def rmse(y: ArrayLike, mean: ArrayLike) -> float:
@@ -80,9 +107,8 @@ def energy_score(y: ArrayLike, samples: ArrayLike) -> Float[np.ndarray, " N"]:
     y, samples = _with_samples(y, samples)
     _has_outputs(y)
     size = len(samples)
-    pairs = np.zeros(y.shape[:-1])
-    for lag in range(1, size):
-        pairs += np.sum(np.linalg.norm(samples[lag:] - samples[:-lag], axis=-1), axis=0)
+    by_target = samples.reshape(size, -1, y.shape[-1])
+    pairs = np.array([pdist(by_target[:, n]).sum() for n in range(by_target.shape[1])]).reshape(y.shape[:-1])
     return np.mean(np.linalg.norm(samples - y, axis=-1), axis=0) - pairs / (size * (size - 1.0))
 
 

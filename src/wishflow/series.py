@@ -16,6 +16,9 @@ from .errors import DataError
 
 BURN_IN = 5
 WINDOW = 16
+# Of the latent model: rows the encoder of x_0 sees, and ticks of a window (the path keeps its prior law: not too many).
+ENCODED_ROWS = 5
+LATENT_WINDOW = 24
 # Stamps in floating point: a gap of 2δ (1 + 1e-9) is two steps, not three.
 SLACK = 1e-6
 
@@ -222,17 +225,59 @@ def _spans(needed: np.ndarray, is_known: np.ndarray, lags: int) -> list[tuple[in
 
 
 def _windows(ticks: Ticks, spans: list[tuple[int, int, int]], needed: np.ndarray, lags: int) -> Windows:
-    n, (_, dim), n_u = len(spans), ticks.y.shape, ticks.u.shape[1]
-    h, u = np.zeros((n, WINDOW)), np.zeros((n, WINDOW, n_u))
-    y, is_scored = np.full((n, WINDOW, dim), np.nan), np.zeros((n, WINDOW), bool)
-    row = np.full((n, WINDOW), -1)
+    """The ticks after `start` up to `end` of each span."""
+    h, u, y, row = _stacked(ticks, [(start + 1, end + 1) for start, _, end in spans], WINDOW)
+    is_scored = np.zeros(h.shape, bool)
     for k, (start, scored_from, end) in enumerate(spans):
-        inside = slice(start + 1, end + 1)
-        size = end - start
-        h[k, :size], u[k, :size], y[k, :size] = ticks.h[inside], ticks.u[inside], ticks.y[inside]
-        row[k, :size] = ticks.row[inside]
-        is_scored[k, :size] = needed[inside] & (np.arange(start + 1, end + 1) >= scored_from)
-    first = np.array([start for start, _, _ in spans], int)
-    history = _history(ticks.y, first, lags)
+        inside = np.arange(start + 1, end + 1)
+        is_scored[k, : len(inside)] = needed[inside] & (inside >= scored_from)
+    history = _history(ticks.y, np.array([start for start, _, _ in spans], int), lags)
     seen = ~np.isnan(y)
-    return Windows(np.nan_to_num(history), ~np.isnan(history), h, u, np.where(seen, y, 0.0), seen, is_scored, row)
+    return Windows(np.nan_to_num(history), ~np.isnan(history), h, u, np.nan_to_num(y), seen, is_scored, row)
+
+
+def _stacked(ticks: Ticks, ranges: list[tuple[int, int]], length: int) -> tuple[np.ndarray, ...]:
+    """h, u, y and row of stretches of ticks, filled up to `length` by ticks of no length at which nothing is seen."""
+    n, (_, dim), n_u = len(ranges), ticks.y.shape, ticks.u.shape[1]
+    filled = (np.zeros((n, length)), np.zeros((n, length, n_u)), np.full((n, length, dim), np.nan))
+    parts = (*filled, np.full((n, length), -1))
+    for k, (first, end) in enumerate(ranges):
+        for part, source in zip(parts, (ticks.h, ticks.u, ticks.y, ticks.row), strict=True):
+            part[k, : end - first] = source[first:end]
+    return parts
+
+
+def latent_windows(ticks: list[Ticks], length: int = LATENT_WINDOW) -> Windows:
+    """Stretches of at most `length` ticks that begin at a row, each row in one of them.
+
+    The first tick has no length: it is where x_0 is seen. `start` holds the first `ENCODED_ROWS` rows of the stretch
+    side by side, `is_known` where they have entries.
+    """
+    found = []
+    for part in ticks:
+        ranges = _row_ranges(part.row, length)
+        h, u, y, row = _stacked(part, ranges, length)
+        h[:, 0] = 0.0
+        first = np.stack([_first_rows(part.y[a:b], part.row[a:b]) for a, b in ranges])
+        seen = ~np.isnan(y)
+        is_known = ~np.isnan(first)
+        scored = seen.any(axis=-1)
+        found.append(Windows(np.nan_to_num(first), is_known, h, u, np.nan_to_num(y), seen, scored, row))
+    return _join(Windows, found)
+
+
+def _row_ranges(row: np.ndarray, length: int) -> list[tuple[int, int]]:
+    """Half-open ranges of ticks that begin at a row and end at one, none longer than `length` where rows allow it."""
+    at_rows = np.flatnonzero(row >= 0)
+    ranges, i = [], 0
+    while i < len(at_rows):
+        inside = at_rows[i:][at_rows[i:] < at_rows[i] + length]
+        ranges.append((int(inside[0]), int(inside[-1]) + 1))
+        i += len(inside)
+    return ranges
+
+
+def _first_rows(y: np.ndarray, row: np.ndarray) -> np.ndarray:
+    rows = y[row >= 0][:ENCODED_ROWS]
+    padding = np.full((ENCODED_ROWS - len(rows), y.shape[1]), np.nan)
+    return np.concatenate([rows, padding]).reshape(-1)

@@ -313,12 +313,34 @@ class FlowSpec(Spec):
 DRIFTS = ("linear+gp", "gp", "linear", "none")
 
 
+READOUTS = ("linear", "gp")
+
+
+@dataclasses.dataclass(frozen=True)
+class Latent(Spec):
+    """The series is seen through a readout: y | x ~ N(g(x), AΣ(x)Aᵀ + Λ), x in R^dim.
+
+    `readout`: g linear, or linear plus a sparse GP. `has_coupled_noise`: A is learnt; otherwise it is zero.
+    """
+
+    dim: int
+    readout: str = "linear"
+    has_coupled_noise: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.dim, bool) or not isinstance(self.dim, int) or self.dim < 1:
+            raise OptionError(f"dim={self.dim!r} given to Latent; expected a whole number of at least 1.")
+        if self.readout not in READOUTS:
+            raise unknown_option("readout", self.readout, READOUTS)
+
+
 @dataclasses.dataclass(frozen=True)
 class DynamicsSpec(Spec):
     """A time series as an SDE: dx = μ(x, lags, u) dt + √(Σ(x, u) + Λ) dB (design, sections 1 and 4).
 
-    `drift` says which parts μ has; `white_noise` whether Λ is constant or depends on the state; `step` is the longest
-    Euler step in units of time (the median gap); gaps above `max_gap` steps cut the series.
+    The state x is what is observed, or `latent`. `drift` says which parts μ has; `white_noise` whether Λ is constant or
+    depends on the state; `step` is the longest Euler step in units of time (the median gap); gaps above `max_gap` steps
+    cut the series.
     """
 
     kernel: KernelSpec = RBF()
@@ -329,8 +351,11 @@ class DynamicsSpec(Spec):
     step: float = 1.0
     max_gap: float = 24.0
     objective: str = "transition"
+    latent: Latent | None = None
 
     def __post_init__(self) -> None:
+        if self.latent is not None and self.lags > 1:
+            raise OptionError(f"lags={self.lags} with a latent state; it carries the memory itself: use lags=1.")
         for name, known in (
             ("drift", DRIFTS),
             ("white_noise", ("constant", "state")),

@@ -10,7 +10,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import wishflow as wf
 from wishflow.errors import DataError, OptionError
-from wishflow.estimators.forecasting import forecaster
+from wishflow.estimators.forecasting.running import autoregressive
 
 SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2}
 SLOW = pytest.mark.slow
@@ -90,8 +90,17 @@ def test_the_density_of_a_forecast_integrates_to_one():
     assert trapezoid(grid * density, grid) == pytest.approx(sampled.mean(), abs=4 * sampled.std() / 60**0.5)
 
 
+def test_the_moments_of_a_forecast_give_nearly_its_density(fitted, y):
+    """The law is close to Gaussian, so the two kinds of log density agree; an unknown kind is named."""
+    forecast = fitted.forecast(5, n_draws=2000)
+    rows = y.iloc[150:155]
+    np.testing.assert_allclose(forecast.log_prob(rows, kind="moments"), forecast.log_prob(rows), atol=0.4)
+    with pytest.raises(OptionError, match="'moments'"):
+        forecast.log_prob(rows, kind="log")
+
+
 def test_log_prob_goes_on_from_the_end_of_training(y, monkeypatch):
-    monkeypatch.setattr(forecaster, "N_SCORE_DRAWS", 500)
+    monkeypatch.setattr(autoregressive, "N_SCORE_DRAWS", 500)
     # With many degrees of freedom JJᵀ varies little, so a mixture over some hundred draws is known well.
     diffusion = wf.diffusions.Wishart(rank=2, dof=12, unit_rows=False)
     fitted = wf.WishartForecaster(**{**SMALL, "diffusion": diffusion}).fit(y.iloc[:150])
@@ -132,21 +141,23 @@ def test_updating_is_fitting_without_training(fitted, y):
     assert trained.n_iter_ > fitted.n_iter_
 
 
-def test_holes_irregular_stamps_and_whole_rows(y):
+@pytest.mark.parametrize("is_regular", [pytest.param(True, marks=SLOW), False])
+def test_holes_irregular_stamps_and_whole_rows(y, is_regular):
     rng = np.random.default_rng(1)
     holed = y.mask(rng.uniform(size=y.shape) < 0.2)
     holed.iloc[40:43] = np.nan
     keep = np.sort(rng.choice(N, 150, replace=False))
     times = np.sort(rng.uniform(0, 200, size=150))
-    for frame in (holed, pd.DataFrame(holed.iloc[keep].to_numpy(), index=times)):
-        model = wf.WishartForecaster(**SMALL).fit(frame)
-        assert np.isfinite(model.history_["bound"]).all()
-        end = frame.index[-1]
-        stamps = pd.Index([end + 1.7, end + 4.0]) if isinstance(end, float) else 3
-        assert np.isfinite(model.forecast(stamps, n_draws=30).samples).all()
-        assert np.isfinite(model.log_prob(frame).dropna()).all()
-    with pytest.raises(OptionError, match="irregular"):
-        model.forecast(3)
+    frame = holed if is_regular else pd.DataFrame(holed.iloc[keep].to_numpy(), index=times)
+    model = wf.WishartForecaster(**SMALL).fit(frame)
+    assert np.isfinite(model.history_["bound"]).all()
+    end = frame.index[-1]
+    stamps = 3 if is_regular else pd.Index([end + 1.7, end + 4.0])
+    assert np.isfinite(model.forecast(stamps, n_draws=30).samples).all()
+    assert np.isfinite(model.log_prob(frame).dropna()).all()
+    if not is_regular:
+        with pytest.raises(OptionError, match="irregular"):
+            model.forecast(3)
 
 
 def test_lags_calendar_and_covariates(y):
@@ -216,6 +227,7 @@ def test_backtest_scores_by_horizon(fitted, y):
     assert dict(scores.sizes) == {"origin": 5, "horizon": 6, "variable": 2}
     assert (scores["crps"] > 0).all() and np.isfinite(scores["log_density"]).all()
     assert scores["crps"].mean(("origin", "variable"))[0] < scores["crps"].mean(("origin", "variable"))[-1]
+    assert np.isfinite(scores["log_density_moments"]).all()
     unfitted = wf.backtest(wf.WishartForecaster(**SMALL), y, fh=6, initial=150, step=10, n_draws=50)
     np.testing.assert_allclose(unfitted["crps"], scores["crps"])
 

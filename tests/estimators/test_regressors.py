@@ -29,7 +29,11 @@ def _blocks_of_one_size(monkeypatch):
     monkeypatch.setattr(prediction, "BLOCK", 32)
 
 
-@pytest.fixture(scope="module", params=list(MODELS))
+# Fields of their own are tested where fields are; here one of each kind of estimator is enough to wait for.
+SLOW = ("diagonal", "independent")
+
+
+@pytest.fixture(scope="module", params=[pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in MODELS])
 def fitted(request):
     return MODELS[request.param]().fit(X, Y)
 

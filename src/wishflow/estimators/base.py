@@ -98,7 +98,9 @@ def chosen_training(estimator: Any, presets: dict[str, Any], n_rows: int, n_inpu
         raise unknown_option("preset", estimator.preset, list(presets))
     chosen = presets[estimator.preset](n_rows, n_inputs)
     # attributes, not get_params: a subclass may leave options out of its own signature
-    options = {name: getattr(estimator, name, None) for name in (*WHOLE_NUMBERS, "learning_rate", "path_average", "tol")}
+    options = {
+        name: getattr(estimator, name, None) for name in (*WHOLE_NUMBERS, "learning_rate", "path_average", "tol")
+    }
     given: dict[str, Any] = {n: checks.positive_int(n, options[n]) for n in WHOLE_NUMBERS if options[n] is not None}
     if options["learning_rate"] is not None and not callable(options["learning_rate"]):
         given["learning_rate"] = checks.positive_rate("learning_rate", options["learning_rate"])

@@ -26,8 +26,9 @@ from ..errors import FactorisationError
 from ..fields.dynamic import Layout
 from ..inducing import kernel_matrix_on_host
 from ..initialise import inducing_points, padded_batch, series_batch, size_class
-from ..models import dynamics, flow, sparse_gp
+from ..models import flow, model_builder, sparse_gp
 from ..models.dynamics import Start
+from ..models.latent import LatentStart
 from ..runtime import on_accelerator
 from ..series import Transitions, Windows
 from ..specs import DynamicsSpec, FlowSpec, Gaussian, SparseGPSpec, TrainingSpec
@@ -39,6 +40,7 @@ STEPS_PER_CHUNK = 100
 SKIPPED_LIMIT = 20
 # A window of ticks costs about as much as this many single transitions.
 WINDOWS_SHARE = 64
+LATENT_SHARE = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +65,7 @@ class SeriesProblem:
     layout: Layout
     transitions: Transitions | None
     windows: Windows
-    start: Start
+    start: Start | LatentStart
     Z: np.ndarray
     seed: int
     learning_rate: float | Callable | None = None
@@ -322,7 +324,8 @@ class _SeriesRun(_Run):
         model = problem.model
         if model is None:
             key = jax.random.key(problem.seed + 1)
-            model = dynamics.build(problem.spec, problem.layout, problem.start, problem.Z, key)
+            build = model_builder(problem.spec)
+            model = build(problem.spec, problem.layout, problem.start, problem.Z, key)
         rate = training.learning_rate if problem.learning_rate is None else problem.learning_rate
         steps = SeriesSteps(
             training.n_train_samples,
@@ -330,7 +333,8 @@ class _SeriesRun(_Run):
             False,
             training.path_average,
             n_transitions=training.batch_size,
-            n_windows=max(1, training.batch_size // WINDOWS_SHARE),
-            is_rollout=problem.spec.objective == "rollout",
+            n_windows=max(1, training.batch_size // (WINDOWS_SHARE if problem.spec.latent is None else LATENT_SHARE)),
+            objective=problem.spec.objective,
+            is_latent=problem.spec.latent is not None,
         )
         return self._package(self._stochastic_phase(model, "series", training.max_iter, rate, steps))

@@ -21,10 +21,19 @@ from ..objectives import (
     TransitionBatch,
     WindowBatch,
     negative_bound,
+    negative_encoder_bound,
+    negative_filter_bound,
     negative_rollout_bound,
     negative_transition_bound,
 )
 
+# By objective and whether the state is latent.
+BOUNDS: dict[tuple[str, bool], Any] = {
+    ("transition", False): negative_transition_bound,
+    ("rollout", False): negative_rollout_bound,
+    ("transition", True): negative_filter_bound,
+    ("rollout", True): negative_encoder_bound,
+}
 Loss = tuple[Scalar, tuple[dict[str, Scalar], Any]]
 
 
@@ -95,7 +104,8 @@ class SeriesSteps(AbstractSteps):
 
     n_transitions: int
     n_windows: int
-    is_rollout: bool = False
+    objective: str
+    is_latent: bool
 
     def shuffle(self, key, data: SeriesBatch):
         parts = (data.transitions, data.windows)
@@ -112,8 +122,7 @@ class SeriesSteps(AbstractSteps):
         return SeriesBatch(transitions, windows)
 
     def loss(self, model, batch: SeriesBatch, key, kl_weight):
-        bound = negative_rollout_bound if self.is_rollout else negative_transition_bound
-        value, parts = bound(
+        value, parts = BOUNDS[self.objective, self.is_latent](
             model,
             batch,
             key,

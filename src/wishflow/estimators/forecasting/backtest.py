@@ -27,7 +27,10 @@ def backtest(
     coverage: float = 0.8,
     n_densities: int | None = None,
 ) -> xr.Dataset:
-    """Scores by origin and horizon: "crps" and "covered" for each variable, "energy" and "log_density" for each time.
+    """Scores by origin and horizon: "crps" and "covered" for each variable, the others for each time.
+
+    "energy" is the energy score, "log_density" the mixture's, "log_density_moments" that of a Gaussian with the moments
+    of the draws (absent where there are too few draws for it).
 
     The forecaster is fitted to the rows before `initial` (a number of rows, a stamp, or a share; 70 % by default)
     unless it is fitted already; then origins follow every `step` rows (the longest horizon by default), and at each the
@@ -59,7 +62,7 @@ def backtest(
     scores = {name: np.stack([part[name] for part in parts]) for name in parts[0]}
     coordinates = {"origin": frame.index[list(origins)], "horizon": steps, "variable": list(frame.columns)}
     by_cell, by_time = ("origin", "horizon", "variable"), ("origin", "horizon")
-    dims = {"crps": by_cell, "covered": by_cell, "energy": by_time, "log_density": by_time}
+    dims = {name: by_cell if name in ("crps", "covered") else by_time for name in scores}
     return xr.Dataset({n: (dims[n], v) for n, v in scores.items()}, coordinates, attrs={"coverage": coverage})
 
 
@@ -99,9 +102,12 @@ def _scores(
     to_score = values.copy()
     if n_densities is not None:
         to_score[n_densities:] = np.nan
-    return {
+    scores = {
         "crps": np.where(is_there, metrics.crps_samples(filled, samples), np.nan),
         "covered": np.where(is_there, (low <= filled) & (filled <= high), np.nan),
         "energy": np.where(is_there.all(axis=1), metrics.energy_score(filled, samples), np.nan),
         "log_density": found.log_prob(to_score).to_numpy(),
     }
+    if n_draws > 2 * frame.shape[1]:
+        scores["log_density_moments"] = found.log_prob(values, kind="moments").to_numpy()
+    return scores

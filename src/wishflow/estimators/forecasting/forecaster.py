@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
-from scipy.special import logsumexp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,23 +17,22 @@ from ... import specs
 from ...errors import DataError, OptionError
 from ...fields.dynamic import Layout
 from ...forecast import Forecast
-from ...initialise import imputed, inducing_points, ridge_start
+from ...initialise import imputed, inducing_points, latent_start, latent_states, ridge_start
 from ...runtime import computing
-from ...series import Series, Ticks, cut, n_substeps, rollouts, to_ticks
+from ...series import Series, Ticks, Transitions, Windows, cut, latent_windows, n_substeps, rollouts, to_ticks
 from ...training import SeriesProblem, train_series
 from .. import checks
 from ..base import chosen_training, make_callbacks
 from ..scaling import Scaler
-from . import running
 from .calendar import chosen_periods, harmonics
 from .frames import ONLY, Panel, Table, align, at_stamps, check_targets, read
+from .running import AbstractRunner, runner_of
 from .times import TimeAxis
 from .transforms import ColumnTransforms
 
 # Rows that are kept to start forecasts from: the belief forgets what is older.
 TAIL = 96
 LONGEST_TAIL = 2000
-N_SCORE_DRAWS = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +50,9 @@ class WishartForecaster(BaseEstimator):
     drift: "linear+gp", "gp", "linear" or "none". diffusion: "wishart", "gp", "diagonal", "none" or a spec. white_noise:
     "constant" or "state". `lags` above 1 need a regular grid (`freq` makes one). `calendar` adds harmonics of day, week
     and year. `transform`: a name ("log1p", "log", "sqrt", "asinh"), a transformer, or a dict of them by column.
+    `latent_dim`: the series is seen through a readout of a state of that size (or a `specs.Latent`); None: it is the
+    state itself. `objective`: "transition" scores each row given those before it (a latent state by particles),
+    "rollout" free simulations from the first row of a window (from its first rows, encoded), as in the paper.
     """
 
     def __init__(
@@ -136,8 +137,6 @@ class WishartForecaster(BaseEstimator):
     def _spec(self, lags: int) -> specs.DynamicsSpec:
         rank = checks.rank_or_none(self.rank)
         wishart = specs.Wishart(rank=rank, columns=self.columns, unit_rows=False)
-        if self.latent_dim is not None:
-            raise OptionError(f"latent_dim={self.latent_dim!r} given; the latent model is not there yet: use None.")
         return specs.DynamicsSpec(
             kernel=specs.resolve("kernel", self.kernel, specs.KERNELS, specs.KernelSpec),
             drift=self.drift,
@@ -148,23 +147,30 @@ class WishartForecaster(BaseEstimator):
             lags=lags,
             max_gap=float(checks.positive_int("max_gap", self.max_gap)),
             objective=self.objective,
+            latent=_latent(self.latent_dim),
         )
 
     def _problem(self, series: list[Series], model: Any = None) -> SeriesProblem:
-        spec, lags = self.spec_, self.spec_.lags
-        layout = Layout(len(self.columns_), lags, series[0].covariates.shape[1])
-        ticks = [part for s in series for part in to_ticks(s, spec.step, lags, spec.max_gap)]
-        transitions, windows = cut(ticks, lags) if spec.objective == "transition" else _rollout_items(ticks, lags)
-        whole, _ = cut([p for s in series for p in to_ticks(imputed(s), spec.step, lags, spec.max_gap)], lags)
+        spec = self.spec_
+        ticks = self._all_ticks(series)
+        states = series if spec.latent is None else latent_states(series, spec.latent.dim)
+        layout = Layout(states[0].values.shape[1], spec.lags, series[0].covariates.shape[1])
+        whole, _ = cut(self._all_ticks([imputed(s) for s in states]), spec.lags)
         if not len(whole):
             raise DataError("no two rows follow each other closely enough to learn from; raise max_gap, or lower lags.")
-        inputs = _kernel_inputs(whole.X, layout)
         n_inducing = checks.positive_int("n_inducing", self.n_inducing)
         schedule = self.learning_rate if callable(self.learning_rate) else None
         with computing():
-            start = ridge_start(whole, "linear" in spec.drift)
-            Z = inducing_points(inputs, n_inducing, self.seed_)
-        return SeriesProblem(spec, self.training_, layout, transitions, windows, start, Z, self.seed_, schedule, model)
+            start: Any = ridge_start(whole, "linear" in spec.drift)
+            if spec.latent is not None:
+                start = latent_start(series, states, start)
+            Z = inducing_points(_kernel_inputs(whole.X, layout), n_inducing, self.seed_)
+        items = _items(ticks, spec)
+        return SeriesProblem(spec, self.training_, layout, *items, start, Z, self.seed_, schedule, model)
+
+    def _all_ticks(self, series: list[Series]) -> list[Ticks]:
+        spec = self.spec_
+        return [part for s in series for part in to_ticks(s, spec.step, spec.lags, spec.max_gap)]
 
     # --- units ---
 
@@ -238,8 +244,11 @@ class WishartForecaster(BaseEstimator):
     def _origin(self, tail: Tail) -> float:
         return float(self.axis_.numbers(tail.index[:1])[0])
 
+    def _runner(self) -> AbstractRunner:
+        return runner_of(self.model_, self.spec_.lags)
+
     def _ticks(self, tail: Tail) -> list[Ticks]:
-        return to_ticks(self._series(tail), self.spec_.step, self.spec_.lags, self.spec_.max_gap)
+        return self._all_ticks([self._series(tail)])
 
     # --- forecasting ---
 
@@ -267,14 +276,14 @@ class WishartForecaster(BaseEstimator):
         index = self.axis_.horizon(fh, tail.index[-1])
         ticks = self._ticks(tail)[-1]
         h, u, place = self._future_ticks(tail, int(ticks.row[-1]), index, self._future_covariates(key, tail, index, X))
-        mean, covariance = running.last_belief(self.model_, ticks, self.spec_.lags)
-        histories = running.draw_histories(mean, covariance, n_draws, np.random.default_rng(seed))
-        after, before = running.paths(self.model_, histories, h, u, seed)
-        samples = self.transforms_.inverse(self.y_scaler_.inverse(after[:, place]))
+        runner = self._runner()
+        values, before = runner.paths(ticks, h, u, n_draws, seed)
+        samples = self.transforms_.inverse(self.y_scaler_.inverse(values[:, place]))
         before = before[:, place]
 
         def log_density(y: np.ndarray) -> np.ndarray:
-            return self._horizon_log_density(before, y, h[place], u[place], seed)
+            z = self.y_scaler_.forward(self.transforms_.forward(y, self.columns_))
+            return runner.horizon_log_density(before, z, h[place], u[place], seed) + self._log_jacobian(y)
 
         return Forecast(samples, index, self.columns_, log_density)
 
@@ -308,23 +317,6 @@ class WishartForecaster(BaseEstimator):
         owner = np.repeat(np.arange(len(stamps)), counts)
         ends = np.cumsum(counts) - 1
         return (gaps / counts)[owner], covariates[owner], ends[stamps.get_indexer(index)]
-
-    def _horizon_log_density(
-        self, before: np.ndarray, y: np.ndarray, h: np.ndarray, u: np.ndarray, seed: int
-    ) -> np.ndarray:
-        """The mixture over draws of the transition densities of the last step, in the units of y."""
-        n_draws, n_times, _ = before.shape
-        z = self.y_scaler_.forward(self.transforms_.forward(y, self.columns_))
-        times = np.flatnonzero(~np.isnan(z).any(axis=1))
-        result = np.full(n_times, np.nan)
-        if len(times):
-            past = np.swapaxes(before[:, times], 0, 1)
-            known = np.broadcast_to(u[times][:, None], (len(times), n_draws, u.shape[1]))
-            X = np.concatenate([past, known], axis=-1).reshape(len(times) * n_draws, -1)
-            increment = (z[times][:, None] - past[..., : len(self.columns_)]).reshape(len(X), -1)
-            each = running.mixture_log_density(self.model_, X, increment, np.repeat(h[times], n_draws), 1, seed)
-            result[times] = logsumexp(each.reshape(len(times), n_draws), axis=1) - np.log(n_draws)
-        return result + self._log_jacobian(y)
 
     def _log_jacobian(self, y: np.ndarray) -> np.ndarray:
         """log |dz/dy|, summed over the entries that are there."""
@@ -399,12 +391,7 @@ class WishartForecaster(BaseEstimator):
         return result.rename("log_prob")
 
     def _log_prob(self, tail: Tail, index: pd.Index) -> pd.Series:
-        transitions, windows = cut(self._ticks(tail), self.spec_.lags)
-        result = np.full(len(tail.index), np.nan)
-        args = (N_SCORE_DRAWS, self.seed_)
-        result[transitions.row] = running.transition_log_density(self.model_, transitions, *args)
-        by_tick = running.window_log_density(self.model_, windows, *args)
-        result[windows.row[windows.is_scored]] = by_tick[windows.is_scored]
+        result = self._runner().row_log_density(self._ticks(tail), len(tail.index), self.seed_)
         y = self.transforms_.inverse(self.y_scaler_.inverse(tail.values))
         result = result + self._log_jacobian(y)
         return pd.Series(result[tail.index.get_indexer(index)], index=index)
@@ -477,16 +464,14 @@ class WishartForecaster(BaseEstimator):
         return found if self.is_panel_ else found[ONLY]
 
     def _covariance_of(self, tail: Tail, index: pd.Index) -> xr.DataArray:
-        dim, lags = len(self.columns_), self.spec_.lags
+        dim = len(self.columns_)
         rates = np.full((len(tail.index), dim, dim), np.nan)
         for ticks in self._ticks(tail):
             is_row = ticks.row >= 0
-            histories = running.filtered_means(self.model_, ticks, lags)
-            X = np.concatenate([histories, ticks.u], axis=1)[is_row]
-            state = self.transforms_.inverse(self.y_scaler_.inverse(X[:, :dim]))
+            values, rate = self._runner().covariances(ticks)
+            state = self.transforms_.inverse(self.y_scaler_.inverse(values[is_row]))
             slope = self.y_scaler_.scale / self.transforms_.slope(state)
-            rate = running.mean_covariances(self.model_, X)
-            rates[ticks.row[is_row]] = rate * slope[:, :, None] * slope[:, None, :]
+            rates[ticks.row[is_row]] = rate[is_row] * slope[:, :, None] * slope[:, None, :]
         names = list(self.columns_)
         coordinates = {"time": index, "variable": names, "variable_2": names}
         rates = rates[tail.index.get_indexer(index)]
@@ -525,8 +510,17 @@ def _kernel_inputs(X: np.ndarray, layout: Layout) -> np.ndarray:
     return np.concatenate([X[:, : layout.dim], X[:, layout.n_history :]], axis=1)
 
 
-def _rollout_items(ticks: list[Ticks], lags: int) -> Any:
-    return None, rollouts(ticks, lags)
+def _latent(latent_dim: Any) -> specs.Latent | None:
+    if latent_dim is None or isinstance(latent_dim, specs.Latent):
+        return latent_dim
+    return specs.Latent(checks.positive_int("latent_dim", latent_dim))
+
+
+def _items(ticks: list[Ticks], spec: specs.DynamicsSpec) -> tuple[Transitions | None, Windows]:
+    """What the objective is a sum over."""
+    if spec.latent is not None:
+        return None, latent_windows(ticks)
+    return cut(ticks, spec.lags) if spec.objective == "transition" else (None, rollouts(ticks, spec.lags))
 
 
 def _period_seconds(panel: Panel) -> float:

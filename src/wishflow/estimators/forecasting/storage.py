@@ -14,8 +14,9 @@ from ... import specs
 from ...errors import ModelFileError
 from ...fields.dynamic import Layout
 from ...files import flatten_arrays, plain, unflatten_arrays, write_model
-from ...models import dynamics
+from ...models import model_builder
 from ...models.dynamics import Start
+from ...models.latent import LatentStart
 from ...runtime import computing
 from ..scaling import Scaler
 from .forecaster import Tail, WishartForecaster
@@ -149,13 +150,16 @@ def _part(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
 
 def _model(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     """A model of the right structure, built from its specs, filled with the arrays of the file."""
-    dim = len(forecaster.columns_)
+    n_columns, latent = len(forecaster.columns_), forecaster.spec_.latent
+    dim = n_columns if latent is None else latent.dim
     n_covariates = next(iter(forecaster.tails_.values())).covariates.shape[1]
     layout = Layout(dim, forecaster.spec_.lags, n_covariates)
     with computing():
-        start = Start(np.zeros((dim, layout.n_history + n_covariates)), np.zeros(dim), np.eye(dim))  # type: ignore[arg-type]
+        start: Any = Start(np.zeros((dim, layout.n_history + n_covariates)), np.zeros(dim), np.eye(dim))  # type: ignore[arg-type]
+        if latent is not None:
+            start = LatentStart(start, np.zeros((dim, 0)), np.zeros((n_columns, dim)), np.ones(n_columns))  # type: ignore[arg-type]
         Z = np.zeros((header["n_inducing"], dim + n_covariates))
-        template = dynamics.build(forecaster.spec_, layout, start, Z, jax.random.key(0))
+        template = model_builder(forecaster.spec_)(forecaster.spec_, layout, start, Z, jax.random.key(0))
         template = jax.tree.map(np.asarray, template)
         restored = unflatten_arrays(template, _part(arrays, "model."))
     return jax.tree.map(np.asarray, restored)

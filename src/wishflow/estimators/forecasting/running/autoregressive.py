@@ -1,4 +1,4 @@
-"""Compiled functions of a trained model of a series: filtering, simulation, densities, covariances."""
+"""The auto-regressive model: the belief recursion (`filtering`), simulation, transition densities."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
-from ... import filtering
-from ...linalg import low_rank_log_density
-from ...models import DynamicsModel
-from ...models.dynamics import simulate
-from ...runtime import compiled, computing
-from ...series import Ticks, Transitions, Windows
+from .... import filtering
+from ....linalg import low_rank_log_density
+from ....models import DynamicsModel
+from ....models.dynamics import simulate
+from ....runtime import compiled, computing
+from ....series import Ticks, Windows, cut
+from .base import TICKS_CLASS, AbstractRunner, in_blocks, padded_ticks
 
-BLOCK = 2048
+N_SCORE_DRAWS = 100
 WINDOW_BLOCK = 64
-TICKS_CLASS = 8
 FILTER_CLASS = 16
 
 
@@ -50,31 +50,16 @@ def _mean_covariance(model: DynamicsModel, X):
     return model.field.prepare().at(X).mean_covariance()
 
 
-def _blocks(function: Any, *arrays: np.ndarray, size: int = BLOCK) -> np.ndarray:
-    """Rows in blocks padded to powers of two, so that a few programs serve all numbers of rows."""
-    n, parts = len(arrays[0]), []
-    for start in range(0, n, size):
-        rows = [a[start : start + size] for a in arrays]
-        n_rows = len(rows[0])
-        padded = np.arange(max(32, 1 << (n_rows - 1).bit_length())) % n_rows
-        with computing():
-            parts.append(np.asarray(function(*(jnp.asarray(a[padded]) for a in rows)))[:n_rows])
-    return np.concatenate(parts)
-
-
-def transition_log_density(model: Any, items: Transitions, n_samples: int, seed: int) -> Float[np.ndarray, " N"]:
-    """Log of the mean density over draws of J."""
-    return mixture_log_density(model, items.X, items.increment, items.h, n_samples, seed)
-
-
 def mixture_log_density(
     model: Any, X: np.ndarray, increment: np.ndarray, h: np.ndarray, n_samples: int, seed: int
 ) -> Float[np.ndarray, " N"]:
+    """Log of the mean density of steps over draws of J."""
+
     def one(s: int) -> np.ndarray:
         def block(X, increment, h):
             return _step_log_density(model, X, increment, h, jax.random.key(seed + s))
 
-        return _blocks(block, X, increment, h)
+        return in_blocks(block, X, increment, h)
 
     if not len(X):
         return np.zeros(0)
@@ -91,12 +76,7 @@ def window_log_density(model: Any, windows: Windows, n_samples: int, seed: int) 
         return _run_filter(model, start, is_known, *ticks, jax.random.key(seed), n_samples)[2].T
 
     parts = (windows.start, windows.is_known, windows.h, windows.u, windows.y, windows.is_seen)
-    return _blocks(block, *parts, size=WINDOW_BLOCK)
-
-
-def mean_covariances(model: Any, X: np.ndarray) -> Float[np.ndarray, "N D D"]:
-    """Σ̄ + Λ at rows, rate per unit."""
-    return _blocks(lambda X: _mean_covariance(model, X), X)
+    return in_blocks(block, *parts, size=WINDOW_BLOCK)
 
 
 def last_belief(model: Any, ticks: Ticks, lags: int) -> tuple[np.ndarray, np.ndarray]:
@@ -156,17 +136,38 @@ def draw_histories(
     return mean + rng.normal(size=(n_draws, len(mean))) @ root.T
 
 
-def paths(
-    model: Any, histories: np.ndarray, h: np.ndarray, u: np.ndarray, seed: int
-) -> tuple[Float[np.ndarray, "S T D"], Float[np.ndarray, "S T pD"]]:
-    """States after each tick and histories before each tick. Ticks are padded by ones of length zero."""
-    n_ticks, dim = len(h), model.layout.dim
-    n_padded = -(-n_ticks // TICKS_CLASS) * TICKS_CLASS
-    h = np.concatenate([h, np.zeros(n_padded - n_ticks)])
-    u = np.concatenate([u, np.repeat(u[-1:], n_padded - n_ticks, axis=0)])
-    with computing():
-        key = jax.random.key(seed)
-        end, before = _run_paths(model, *(jnp.asarray(x) for x in (histories, h, u)), key)
-        before, end = np.asarray(before), np.asarray(end)
-    after = np.concatenate([before[1:], end[None]])[:n_ticks, :, :dim]
-    return np.swapaxes(after, 0, 1), np.swapaxes(before[:n_ticks], 0, 1)
+class AutoRegressiveRunner(AbstractRunner):
+    """Filters with Gaussian beliefs; what a draw knows before a step is its history."""
+
+    def __init__(self, model: Any, lags: int) -> None:
+        self.model, self.lags = model, lags
+
+    def paths(self, ticks, h, u, n_draws, seed):
+        mean, covariance = last_belief(self.model, ticks, self.lags)
+        histories = draw_histories(mean, covariance, n_draws, np.random.default_rng(seed))
+        n, dim = len(h), self.model.layout.dim
+        h, u = padded_ticks(TICKS_CLASS, h, u)
+        with computing():
+            key = jax.random.key(seed)
+            end, before = _run_paths(self.model, *(jnp.asarray(x) for x in (histories, h, u)), key)
+            before, end = np.asarray(before), np.asarray(end)
+        after = np.concatenate([before[1:], end[None]])[:n, :, :dim]
+        return np.swapaxes(after, 0, 1), np.swapaxes(before[:n], 0, 1)
+
+    def step_log_density(self, before, y, h, u, seed):
+        X = np.concatenate([before, u], axis=-1)
+        return mixture_log_density(self.model, X, y - before[:, : y.shape[1]], h, 1, seed)
+
+    def row_log_density(self, ticks, n_rows, seed):
+        transitions, windows = cut(ticks, self.lags)
+        result = np.full(n_rows, np.nan)
+        parts = (transitions.X, transitions.increment, transitions.h)
+        result[transitions.row] = mixture_log_density(self.model, *parts, N_SCORE_DRAWS, seed)
+        by_tick = window_log_density(self.model, windows, N_SCORE_DRAWS, seed)
+        result[windows.row[windows.is_scored]] = by_tick[windows.is_scored]
+        return result
+
+    def covariances(self, ticks):
+        histories = filtered_means(self.model, ticks, self.lags)
+        X = np.concatenate([histories, ticks.u], axis=1)
+        return X[:, : ticks.y.shape[1]], in_blocks(lambda X: _mean_covariance(self.model, X), X)
