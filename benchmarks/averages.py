@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.stats import multivariate_normal
 
 import wishflow as wf
-from benchmarks.record import provenance
+from wishflow.experiments.provenance import provenance
 from wishflow.files import write_json_atomic
 
 N_ROWS, DECAY = 2000, 0.9

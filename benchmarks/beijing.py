@@ -21,8 +21,8 @@ import xarray as xr
 from scipy.special import logsumexp
 
 import wishflow as wf
-from benchmarks.record import provenance
 from wishflow.datasets import beijing_periods, load_beijing
+from wishflow.experiments.provenance import provenance
 from wishflow.experiments.rivals import RandomWalk, VectorAutoregression
 from wishflow.files import write_json_atomic
 

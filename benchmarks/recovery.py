@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 import wishflow as wf
-from benchmarks.record import provenance
+from wishflow.experiments.provenance import provenance
 from wishflow.files import write_json_atomic
 
 TRUTHS = {

@@ -3,10 +3,9 @@
     python -m benchmarks.uci --models sgp diffwgp --data boston concrete --splits 20
 
 scores the test parts and writes one JSON file for each data set and model under results/uci. With --validation nothing
-of the test part
-is read: a tenth of each training part is held out and scored instead, which is how settings are chosen. Options of the
-form
---set name=value override fields of the training settings (for tuning only; final tables use none).
+of the test part is read: a tenth of each training part is held out and scored instead, which is how settings are
+chosen. Options of the form --set name=value override fields of the training settings (for tuning only; final tables use
+none). The paper's tables are made by `wishflow reproduce uci`, with the same training and the same scores.
 """
 
 from __future__ import annotations
@@ -15,83 +14,47 @@ import argparse
 import ast
 import dataclasses
 import json
-import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 
 import wishflow as wf
-from benchmarks.record import provenance
 from wishflow import specs
-from wishflow.datasets import load_uci, split, validation_split
+from wishflow.datasets import load_uci
+from wishflow.experiments.provenance import provenance
+from wishflow.experiments.uci.suite import MODELS as SUITE_MODELS
+from wishflow.experiments.uci.training import run_splits, split_rows
 from wishflow.files import write_json_atomic
 
 MODELS = {
-    "sgp": lambda: wf.SparseGPRegressor(),
-    "nonoise": lambda: wf.FlowRegressor(diffusion="none"),
-    "diffgp": lambda: wf.FlowRegressor(diffusion="gp"),
+    **{name: model.make for name, model in SUITE_MODELS.items()},
     "diffwgp": lambda: wf.FlowRegressor(),
     "diffwgp_full": lambda: wf.FlowRegressor(diffusion=specs.Wishart(posterior="full")),
 }
+PARTS = ("bound", "noise", "kl_drift", "kl_diffusion", "kl_output")
 
 
-def parts(n: int, index: int, is_validation: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to train on and rows to score."""
-    train, test = split(n, index)
-    return validation_split(train, index) if is_validation else (train, test)
-
-
-def score(model, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """Scores in original units."""
-    interval = model.predict_interval(X, 0.95)
-    mean, std = model.predict(X, return_std=True)
-    return {
-        "log_density": float(model.log_prob(X, y).mean()),
-        "mean_log_density_of_paths": float(model.log_prob(X, y, average="log").mean()),
-        "rmse": wf.metrics.rmse(y, mean),
-        "crps_gaussian": float(wf.metrics.crps_gaussian(y, mean, std).mean()),
-        "coverage_95": wf.metrics.coverage(y, interval[:, 0], interval[:, 1]),
-        "bound": float(model.history_["bound"].iloc[-20:].mean()),
-        "noise": float(model.history_["noise"].iloc[-1]),
-    }
-
-
-def brief_score(model, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
+def brief_scores(models: Sequence[Any], data: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[dict[str, float]]:
     """What a search for settings looks at."""
-    tail = model.history_.iloc[-50:]
-    parts = {
-        name: float(tail[name].mean())
-        for name in ("bound", "noise", "kl_drift", "kl_diffusion", "kl_output")
-        if name in tail
-    }
-    return {"log_density": float(model.log_prob(X, y).mean()), **parts}
+    rows = []
+    for model, (X, y) in zip(models, data, strict=True):
+        tail = model.history_.iloc[-50:]
+        parts = {name: float(tail[name].mean()) for name in PARTS if name in tail}
+        rows.append({"log_density": float(model.log_prob(X, y).mean()), **parts})
+    return rows
 
 
 def run_cell(name: str, model: str, n_splits: int, is_validation: bool, is_brief: bool = False) -> dict:
     """Train and score all splits of one data set with one model."""
     data = load_uci(name)
-    rows = [parts(len(data.X), s, is_validation) for s in range(n_splits)]
-    started = time.perf_counter()
-    models = wf.fit_many([MODELS[model]() for _ in rows], [(data.X[a], data.y[a]) for a, _ in rows])
-    fit_seconds = time.perf_counter() - started
-    if is_brief:
-        scores = [brief_score(m, data.X[b], data.y[b]) for m, (_, b) in zip(models, rows, strict=True)]
-    else:
-        scores = [score(m, data.X[b], data.y[b]) for m, (_, b) in zip(models, rows, strict=True)]
-    return {
-        "data": name,
-        "model": model,
-        "scored": "validation" if is_validation else "test",
-        "training": models[0].training_.to_json(),
-        "n_iter": [m.n_iter_ for m in models],
-        "status": sorted({m.status_ for m in models}),
-        "fit_seconds": fit_seconds,
-        "total_seconds": time.perf_counter() - started,
-        "splits": scores,
-        "mean": {key: float(np.mean([s[key] for s in scores])) for key in scores[0]},
-        "sd": {key: float(np.std([s[key] for s in scores], ddof=1)) if len(scores) > 1 else 0.0 for key in scores[0]},
-    }
+    rows = [split_rows(len(data.X), s, is_validation) for s in range(n_splits)]
+    result = run_splits(MODELS[model], data.X, data.y, rows, score=brief_scores if is_brief else None)
+    total = result["fit_seconds"] + result["score_seconds"]
+    scored = "validation" if is_validation else "test"
+    return {"data": name, "model": model, "scored": scored, "total_seconds": total, **result}
 
 
 def override(settings: list[str]) -> None:

@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.record import provenance
+from wishflow.experiments.provenance import provenance
 from wishflow.files import write_json_atomic
 
 LIMITS = {"SparseGPRegressor": {"fit": 10.0, "predict": 3.0}, "FlowRegressor": {"fit": 90.0, "predict": 3.0}}

@@ -274,7 +274,7 @@ class ProgressBar(Callback):
             self._mark = None
         self._last = event
         if self._bar is not None:
-            report = "  ".join([*_numbers(event, self.n_points), f"{_clock(self._seconds_left(event))} left"])
+            report = "  ".join([*_numbers(event, self.n_points), f"{clock(self._seconds_left(event))} left"])
             self._bar.update(
                 self._task, completed=event.step, total=event.n_steps, description=_title(event), report=report
             )
@@ -288,7 +288,7 @@ class ProgressBar(Callback):
         elif started is not None and last is not None:
             parts = [f"{_title(last)} {last.step}/{last.n_steps}", *_numbers(last, self.n_points)]
             started.print(
-                "  ".join([*parts, f"{_clock(last.seconds)} taken"]), soft_wrap=True, highlight=False, markup=False
+                "  ".join([*parts, f"{clock(last.seconds)} taken"]), soft_wrap=True, highlight=False, markup=False
             )
 
     def _seconds_left(self, event: ChunkEvent) -> float | None:
@@ -338,7 +338,7 @@ def _numbers(event: ChunkEvent, n_points: int | None) -> list[str]:
     return parts
 
 
-def _clock(seconds: float | None) -> str:
+def clock(seconds: float | None) -> str:
     """0:07, 12:34, 1:02:03; dashes where it is not known."""
     if seconds is None or not np.isfinite(seconds):
         return "-:--"

@@ -15,6 +15,9 @@ app = typer.Typer(
     add_completion=False,
 )
 
+reproduce = typer.Typer(help="Make the paper's tables and figures from scratch.", no_args_is_help=True)
+app.add_typer(reproduce, name="reproduce")
+
 REPORTED_PACKAGES = ("wishflow", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "pandas", "scikit-learn")
 
 
@@ -27,6 +30,53 @@ def demo(
     from .experiments import demo as demonstration  # loads all of the library; the other commands need little of it
 
     raise typer.Exit(demonstration.main(output, quick=quick))
+
+
+@reproduce.command()
+def uci(
+    data: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Data sets, repeated or with commas; all eight if none.")
+    ] = None,
+    models: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="sgp, nonoise, diffgp, diffwgp5, diffwgp10, repeated or with commas; all if none."
+        ),
+    ] = None,
+    splits: Annotated[int, typer.Option(min=1, help="Random 90/10 splits of each data set.")] = 20,
+    preset: Annotated[str, typer.Option(help="Settings: fast, or paper for the paper's own.")] = "fast",
+    group: Annotated[
+        int | None, typer.Option(min=1, help="Splits trained at once; all if none. Fewer need less memory.")
+    ] = None,
+    output: Annotated[Path, typer.Option(help="Folder of results; made if missing.")] = Path("results/reproduction"),
+    report_only: Annotated[bool, typer.Option("--report-only", help="Train nothing; tables and page anew.")] = False,
+) -> None:
+    """The UCI regression tables: train and score, skip what is done, write tables, figures and a page.
+
+    Each finished cell (a data set and a model) is one file, so the command can be stopped and started again.
+    """
+    import jax
+
+    from .errors import WishflowError
+    from .experiments.uci import reproduce as reproduction
+    from .runtime import enable_compilation_cache
+
+    if jax.config.values["jax_compilation_cache_dir"] is None:  # what was compiled before a stop is there after it
+        enable_compilation_cache()
+    try:
+        code = reproduction.main(
+            output,
+            data=data or (),
+            models=models or (),
+            n_splits=splits,
+            preset=preset,
+            group=group,
+            is_report_only=report_only,
+        )
+    except WishflowError as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(2) from error
+    raise typer.Exit(code)
 
 
 @app.command()

@@ -6,6 +6,7 @@ those of Okabe and Ito, which people with colour-blindness can tell apart; a mod
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ MODEL_COLOURS = {
     "No noise": "#E69F00",
     "diffGP": "#009E73",
     "diffWGP": "#D55E00",
+    "diffWGP, ρ = 10": "#CC79A7",
 }
 FIRST_COLOUR = "#0072B2"
 POINT_COLOUR = "#7F7F7F"
@@ -135,6 +137,56 @@ def plot_history(
     ax.set_xlabel("iteration")
     ax.set_ylabel(column)
     return ax
+
+
+def plot_violins(
+    groups: Mapping[str, ArrayLike | None],
+    colours: Mapping[str, str],
+    *,
+    limits: tuple[float, float] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """A violin for each group of numbers, its members as dots and its median as a line; a grey line at 0.
+
+    A group that is None has the word "missing" in its place. Where `limits` cut a group off, an arrow says how many of
+    its members lie outside.
+    """
+    ax = _axes(ax)
+    ax.axhline(0.0, color=POINT_COLOUR, linewidth=0.8)
+    ax.set_xlim(-0.6, len(groups) - 0.4)
+    ax.set_xticks(range(len(groups)), list(groups))
+    if limits is not None:
+        ax.set_ylim(*limits)
+    for place, (name, values) in enumerate(groups.items()):
+        if values is None:
+            text = ax.text(place, 0.5, "missing", rotation=90, ha="center", va="center", color=POINT_COLOUR)
+            text.set(transform=ax.get_xaxis_transform(), bbox={"color": "white", "pad": 2.0})
+        else:
+            _violin(ax, place, np.asarray(values, float), colours[name])
+    if all(values is None for values in groups.values()):
+        ax.set_yticks([])
+    return ax
+
+
+def _violin(ax: Axes, place: int, values: np.ndarray, colour: str) -> None:
+    values = values[np.isfinite(values)]
+    if np.ptp(values) > 0.0:  # the outline of equal numbers is not defined
+        parts: dict[str, Any] = ax.violinplot([values], positions=[place], widths=0.8, showextrema=False)
+        parts["bodies"][0].set(facecolor=colour, edgecolor=colour, alpha=0.35)
+    # Spread sideways by a fixed rule, so that equal numbers give equal pictures.
+    sideways = 0.18 * ((0.618 * np.arange(len(values))) % 1.0 - 0.5)
+    ax.plot(place + sideways, values, linestyle="none", marker=".", markersize=3.0, color=colour)
+    ax.hlines(np.median(values), place - 0.25, place + 0.25, color=colour, linewidth=1.8)
+    if not ax.get_autoscaley_on():
+        low, high = ax.get_ylim()
+        _note_hidden(ax, place, values < low, "↓", 0.02, "bottom")
+        _note_hidden(ax, place, values > high, "↑", 0.98, "top")
+
+
+def _note_hidden(ax: Axes, place: int, is_hidden: np.ndarray, arrow: str, height: float, side: Any) -> None:
+    if is_hidden.any():
+        text = f"{arrow} {is_hidden.sum()} of {len(is_hidden)}"
+        ax.text(place, height, text, ha="center", va=side, fontsize=7, transform=ax.get_xaxis_transform())
 
 
 def _axes(ax: Axes | None) -> Axes:

@@ -25,12 +25,15 @@ QUANTILE_STEPS = 60
 
 
 def by_blocks(function: Callable, X: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Apply a compiled function of rows to blocks padded to a few sizes; results are joined along their first axis."""
+    """Apply a compiled function of rows to blocks padded to a few sizes; results are joined along their first axis.
+
+    Where there are several blocks, the last one is padded to the size of the others: one program serves them all.
+    """
     results = []
     for start in range(0, len(X), BLOCK):
         rows = [np.asarray(a[start : start + BLOCK], float) for a in (X, *others)]
         n = len(rows[0])
-        index = np.arange(_block_size(n)) % n
+        index = np.arange(BLOCK if len(X) > BLOCK else _block_size(n)) % n
         with computing():
             block = function(*(jnp.asarray(a[index]) for a in rows))
         results.append([np.asarray(part)[:n] for part in block])
@@ -51,6 +54,14 @@ def _moments(model: AbstractModel, X, key, n_samples):
     centred = y_mean - mean
     spread = jnp.einsum("snp,snq->npq", centred, centred) / means.shape[0]
     return mean, spread + y_variance.mean(0)[..., None] * jnp.eye(mean.shape[-1])
+
+
+@compiled
+def _components(model: AbstractModel, X, key, n_samples):
+    """Mean and variance of y given each path, (N, S, P)."""
+    means, variances = output_components(model, X, key, n_samples)
+    moments = model.likelihood.predictive_moments(means, variances, key)
+    return tuple(jnp.moveaxis(part, 0, 1) for part in moments)
 
 
 @compiled
@@ -99,6 +110,14 @@ def predictive_moments(model: AbstractModel, X: np.ndarray, seed: int, n_samples
     with computing():
         key = jax.random.key(seed)
     return by_blocks(lambda rows: _moments(model, rows, key, n_samples), X)
+
+
+def predictive_components(model: AbstractModel, X: np.ndarray, seed: int, n_samples: int) -> tuple[np.ndarray, ...]:
+    """Means and variances (S, N, P) of y given each path: the components of the predictive mixture."""
+    with computing():
+        key = jax.random.key(seed)
+    components = by_blocks(lambda rows: _components(model, rows, key, n_samples), X)
+    return tuple(np.moveaxis(part, 1, 0) for part in components)
 
 
 def predictive_log_prob(

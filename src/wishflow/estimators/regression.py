@@ -70,6 +70,16 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         covariance *= (std / sampled)[:, None] * (std / sampled)[None]
         return covariance if self.is_multi_output_ else covariance[..., 0]
 
+    def predict_components(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of y given each of S sample paths: (S, N), or (S, N, P) for several targets.
+
+        The predictive distribution of a row is their equally weighted mixture, one of normals where the noise is
+        Gaussian; all scores of a row follow from it. S is 1 where the inputs are not moved at random.
+        """
+        parts = prediction.predictive_components(self.model_, self._scaled(X), self.seed_, self._n_predict())
+        means, variances = self.y_scaler_.inverse(parts[0]), parts[1] * self.y_scaler_.scale**2
+        return (means, variances) if self.is_multi_output_ else (means[..., 0], variances[..., 0])
+
     def predict_quantiles(self, X: Any, alpha: Any) -> np.ndarray:
         """Quantiles of y, by inverting the predictive distribution: (N, A), or (N, P, A) for several targets."""
         levels = checks.levels("alpha", alpha)

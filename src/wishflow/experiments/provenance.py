@@ -1,0 +1,63 @@
+"""Where a number comes from: command, commit, versions, hardware."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import jax
+
+PACKAGES = ("wishflow", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "scikit-learn")
+
+
+def provenance() -> dict[str, object]:
+    """What a result file says about its own making."""
+    return {
+        "command": " ".join([*_program(), *sys.argv[1:]]),
+        "commit": _commit(),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in PACKAGES},
+        "device": f"{jax.devices()[0].device_kind} ({jax.default_backend()})",
+        "cpu_count": os.cpu_count(),
+    }
+
+
+def _program() -> list[str]:
+    """`python -m NAME` for a module that runs, else the name of the script, without its folder."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return [Path(sys.argv[0]).name] if spec is None else ["python", "-m", spec.name.removesuffix(".__main__")]
+
+
+def _commit() -> str:
+    """The commit of this code, with a mark for changes; the environment names it where there is no repository.
+
+    Result files do not count as changes: a suite that rewrites some of them goes on with the same code. An installed
+    package may lie inside a repository of somebody else, so this file must be one of those it tracks.
+    """
+    given = os.environ.get("WISHFLOW_COMMIT")
+    if given:
+        return given
+    try:
+        _git("ls-files", "--error-unmatch", Path(__file__).name)
+        changes = _git("status", "--porcelain", "--untracked-files=no", "--", ":(top)", ":(top,exclude)results")
+        return _git("rev-parse", "HEAD") + ("-dirty" if changes else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(Path(__file__).parent), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,78 @@
+"""Violins of the differences to SGP over the splits, a panel for each data set: the paper's two figures."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ... import plotting
+from .results import Results, paired_scores
+from .suite import DATA, MODELS
+
+BASE = "sgp"
+# A model whose median lies further from 0 than this many typical ranges of the others is cut off, as in the paper.
+FARTHEST = 5.0
+N_COLUMNS = 4
+SCORES = {
+    "log_density": "log density (mixture) − that of SGP; above 0 is better",
+    "mean_log_density_of_paths": "log density (paper's score) − that of SGP; above 0 is better",
+    "rmse": "RMSE − that of SGP; below 0 is better",
+}
+
+
+def differences(results: Results, data: str, score: str) -> dict[str, np.ndarray | None]:
+    """Score of each model − score of SGP, split by split; None where either is missing or nothing is finite."""
+    values: dict[str, np.ndarray | None] = {}
+    for model in MODELS:
+        if model == BASE:
+            continue
+        values[model] = None
+        if (data, model) in results and (data, BASE) in results:
+            first, base = paired_scores(results[data, model], results[data, BASE], score)
+            difference = first - base
+            values[model] = difference if np.isfinite(difference).any() else None
+    return values
+
+
+def view_limits(groups: list[np.ndarray]) -> tuple[float, float] | None:
+    """The part of the axis to show: 0 and all groups but those far from the others; None where there is no group."""
+    groups = [values[np.isfinite(values)] for values in groups]
+    if not groups:
+        return None
+    reach = FARTHEST * np.median([np.ptp(values) + abs(np.median(values)) for values in groups])
+    near = np.concatenate([[0.0], *(values for values in groups if abs(np.median(values)) <= reach)])
+    near = near[np.abs(near) <= 2.0 * reach] if reach > 0.0 else near
+    low, high = float(near.min()), float(near.max())
+    margin = 0.06 * (high - low) or 1.0
+    return low - margin, high + margin
+
+
+def draw_panel(results: Results, data: str, score: str, ax: Axes) -> Axes:
+    """The violins of one data set."""
+    values = differences(results, data, score)
+    limits = view_limits([group for group in values.values() if group is not None])
+    labels = {model: MODELS[model].label.replace(", ", "\n") for model in values}
+    groups = {labels[model]: group for model, group in values.items()}
+    colours = {labels[model]: plotting.colour_of(MODELS[model].colour) for model in values}
+    plotting.plot_violins(groups, colours, limits=limits, ax=ax)
+    ax.set_title(data)
+    ax.tick_params(axis="x", labelsize=7)
+    return ax
+
+
+def panel_figure(results: Results, data: str, score: str) -> Figure:
+    """One data set by itself, for a page that may be narrow."""
+    figure = Figure(figsize=(3.6, 2.9), layout="constrained")
+    draw_panel(results, data, score, figure.subplots())
+    return figure
+
+
+def violin_figure(results: Results, score: str) -> Figure:
+    """All data sets on one sheet."""
+    n_rows = -(-len(DATA) // N_COLUMNS)
+    figure = Figure(figsize=(3.3 * N_COLUMNS, 2.8 * n_rows + 0.4), layout="constrained")
+    for data, ax in zip(DATA, figure.subplots(n_rows, N_COLUMNS).ravel(), strict=True):
+        draw_panel(results, data, score, ax)
+    figure.suptitle(SCORES[score], fontsize=11)
+    return figure

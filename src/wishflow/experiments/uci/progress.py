@@ -1,0 +1,97 @@
+"""How far the suite is: one bar with a time estimate on a terminal, and a plain line for each cell everywhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from ...callbacks import Callback, ChunkEvent, ProgressBar, clock
+from .suite import Cell
+
+N_TICKS = 1000
+LAST_PHASES = ("fit", "flow")
+
+
+class SuiteProgress(Callback):
+    """A callback of all fits. `work` says how large a part of the whole each cell is."""
+
+    def __init__(self, work: dict[Cell, float], console: Console | None = None) -> None:
+        self.work, self.total = work, sum(work.values())
+        self.console = Console() if console is None else console
+        self.bar = ProgressBar(console=self.console)
+        self.started = time.perf_counter()
+        self.cell: Cell | None = None
+        self.n_cells, self.done, self.ticks = 0, 0.0, -1
+        self.n_fits = 0
+        self.shares: dict[int, float] = {}
+
+    # --- what the suite calls ---
+
+    def begin(self, cell: Cell) -> None:
+        """A cell starts."""
+        self.cell, self.n_fits, self.shares = cell, 0, {}
+
+    def finish(self, result: dict[str, Any]) -> None:
+        """The cell is done and its file is written."""
+        score, sd = (result[part]["log_density"] for part in ("mean", "sd"))
+        self._close(f"log density {score:.3f} ± {sd:.3f}, {clock(result['fit_seconds'])} to train")
+
+    def fail(self, error: Exception) -> None:
+        """The cell has no result."""
+        self._close(f"failed: {type(error).__name__}: {error}")
+
+    def say(self, text: str) -> None:
+        self.console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+    def close(self) -> None:
+        """The suite is over, for whatever reason."""
+        if self.console.is_terminal:  # elsewhere the bar would add a line that the last cell has said already
+            self.bar.on_end()
+
+    # --- what training calls ---
+
+    def on_start(self, phase: str, n_steps: int) -> None:
+        return None
+
+    def on_chunk(self, event: ChunkEvent) -> None:
+        """Models report one after another on a CPU and side by side on an accelerator: each has its own share."""
+        # The warm start of a flow is short: it does not count.
+        share = event.step / event.n_steps if event.phase in LAST_PHASES else 0.0
+        self.shares[event.model_index] = share
+        if self.cell is not None and self.console.is_terminal:
+            self._draw(self.cell, event)
+
+    def on_end(self) -> None:
+        """One call of `fit_many` is over; a cell may take several."""
+        self.n_fits += len(self.shares)
+        self.shares = {}
+
+    # --- inside ---
+
+    def _draw(self, cell: Cell, event: ChunkEvent) -> None:
+        part = (self.n_fits + sum(self.shares.values())) / cell.n_splits
+        ticks = int(N_TICKS * (self.done + part * self.work[cell]) / self.total)
+        if ticks == self.ticks:
+            return
+        self.ticks = ticks
+        title = f"{cell.title} ({self.n_cells + 1} of {len(self.work)})"
+        seconds = time.perf_counter() - self.started
+        shown = dataclasses.replace(
+            event, phase=title, step=ticks, n_steps=N_TICKS, seconds=seconds, model_index=0, n_models=1
+        )
+        self.bar.on_chunk(shown)
+
+    def _close(self, text: str) -> None:
+        assert self.cell is not None
+        self.n_cells += 1
+        self.done += self.work[self.cell]
+        self.say(f"[{self.n_cells} of {len(self.work)}] {self.cell.title}: {text}; about {clock(self.left())} left")
+
+    def left(self) -> float:
+        """Seconds left, if the rest goes as fast as what is done; NaN before the first cell is done."""
+        elapsed = time.perf_counter() - self.started
+        return elapsed * (self.total - self.done) / self.done if self.done > 0.0 else np.nan

@@ -1,0 +1,98 @@
+"""What the suite consists of: data sets, models, and cells (a data set, a model and a preset over all splits)."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import wishflow as wf
+
+from ...datasets import split
+from ...errors import unknown_option
+from ...runtime import on_accelerator
+from ...specs import PRESETS
+
+DATA = ("boston", "concrete", "kin8nm", "naval", "power", "protein", "wine_white", "bike_paper")
+N_SPLITS = 20
+# What an estimator tells, and to whom, is no setting of a result.
+SILENT_OPTIONS = ("callbacks", "verbose")
+
+# Measured roughly, for estimates of time alone: an iteration of SGP in steps of a flow (it has line searches), and how
+# many rows a step costs on an accelerator before the first one is computed.
+SGP_STEP = 4
+STEP_OVERHEAD = 5000
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A column of the paper's tables: its name there, the name of its colour, and how the estimator is made."""
+
+    label: str
+    colour: str
+    make: Callable[..., Any]
+
+
+MODELS = {
+    "sgp": Model("SGP", "SGP", wf.SparseGPRegressor),
+    "nonoise": Model("No noise", "No noise", functools.partial(wf.FlowRegressor, diffusion="none")),
+    "diffgp": Model("diffGP", "diffGP", functools.partial(wf.FlowRegressor, diffusion="gp")),
+    "diffwgp5": Model("diffWGP, ρ = 5", "diffWGP", functools.partial(wf.FlowRegressor, rank=5)),
+    "diffwgp10": Model("diffWGP, ρ = 10", "diffWGP, ρ = 10", functools.partial(wf.FlowRegressor, rank=10)),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One model on all splits of one data set: what is trained together, and one result file."""
+
+    data: str
+    model: str
+    preset: str = "fast"
+    n_splits: int = N_SPLITS
+
+    @property
+    def title(self) -> str:
+        return f"{self.data}, {MODELS[self.model].label}"
+
+    def estimator(self) -> Any:
+        return MODELS[self.model].make(preset=self.preset)
+
+    def settings(self, n_rows: int, n_inputs: int) -> dict[str, Any]:
+        """What a result must have been made with, as JSON: the options and what the preset's rule gives for N and D."""
+        options = self.estimator().get_params(deep=False)
+        rule = PRESETS[self.preset](len(split(n_rows, 0)[0]), n_inputs)
+        return {
+            "preset": self.preset,
+            "n_splits": self.n_splits,
+            "options": {name: value for name, value in options.items() if name not in SILENT_OPTIONS},
+            "rule": rule.to_json(),
+        }
+
+    def work(self, n_rows: int, n_inputs: int) -> float:
+        """About how much there is to compute, for estimates of time: rows that pass a step of the solver, or the GP."""
+        n_train = len(split(n_rows, 0)[0])
+        rule = PRESETS[self.preset](n_train, n_inputs)
+        batch = min(n_train, rule.batch_size)
+        overhead = STEP_OVERHEAD if on_accelerator() else 0
+        if self.model == "sgp":
+            n_steps, batch = rule.sgp_iter, n_train if rule.collapsed else batch
+            return float(self.n_splits * SGP_STEP * n_steps * (batch + overhead))
+        return float(self.n_splits * rule.max_iter * rule.n_steps * (batch * rule.n_train_samples + overhead))
+
+
+def cells(data: Iterable[str], models: Iterable[str], preset: str, n_splits: int) -> list[Cell]:
+    """The cells of a grid, one data set after another."""
+    models = list(models)
+    return [Cell(name, model, preset, n_splits) for name in data for model in models]
+
+
+def chosen(option: str, given: Iterable[str], known: Iterable[str]) -> list[str]:
+    """The names asked for, each item one name or several with commas, in the order of the known; none means all."""
+    known = list(known)
+    names = [name.strip() for item in given for name in item.split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            raise unknown_option(option, name, known)
+    return [name for name in known if name in names or not names]
