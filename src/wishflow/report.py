@@ -34,7 +34,7 @@ th, td { padding: .25rem .45rem; text-align: right; border-bottom: 1px solid #dd
 td { white-space: nowrap; }
 th { vertical-align: bottom; border-bottom: 2px solid #888; min-width: 3rem; }
 th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: #fff; min-width: 6.5rem; }
-.panels { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(15rem, 100%), 1fr)); gap: .5rem; }
+.panels { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(17rem, 100%), 1fr)); gap: .5rem; }
 img { width: 100%; height: auto; display: block; }
 .note { color: #555; font-size: .9rem; }
 """

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from scipy.integrate import trapezoid
+from scipy.special import logsumexp
+from scipy.stats import norm
 from sklearn.base import clone
 from small import SMALL
 
@@ -68,6 +70,16 @@ def test_quantiles_invert_the_distribution(fitted):
 
 def test_the_mean_of_logs_is_below_the_log_of_the_mean(fitted):
     assert (fitted.log_prob(X, Y, average="log") <= fitted.log_prob(X, Y) + 1e-12).all()
+
+
+def test_components_are_the_mixture_behind_all_other_predictions(fitted):
+    means, variances = fitted.predict_components(X)
+    mean, std = fitted.predict(X, return_std=True)
+    np.testing.assert_allclose(means.mean(0), mean, rtol=1e-9)
+    np.testing.assert_allclose(np.sqrt(variances.mean(0) + means.var(0)), std, rtol=1e-9)
+    log_density = norm.logpdf(Y, means, np.sqrt(variances))
+    np.testing.assert_allclose(logsumexp(log_density, axis=0) - np.log(len(means)), fitted.log_prob(X, Y), atol=1e-9)
+    np.testing.assert_allclose(log_density.mean(0), fitted.log_prob(X, Y, average="log"), atol=1e-9)
 
 
 def test_joint_draws_have_the_predictive_moments(fitted):

@@ -78,7 +78,7 @@ def _mean_text(score: str, cell: Any) -> str:
         return MISSING
     if not np.isfinite(cell.mean):
         return "not finite"
-    form, spread = ("{:.3f}", "{:.3f}") if score in (*LOG_SCORES, "coverage_95") else ("{:.4g}", "{:.2g}")
+    form, spread = ("{:.3f}", "{:.3f}") if score in (*LOG_SCORES, "coverage_95") else ("{:#.4g}", "{:#.2g}")
     return form.format(cell.mean) + ("" if np.isnan(cell.sd) else " ± " + spread.format(cell.sd))
 
 
