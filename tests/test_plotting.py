@@ -98,6 +98,17 @@ def test_a_history_shows_one_column_and_where_a_phase_begins(ax):
         plotting.plot_history(history, "kl", ax=ax)
 
 
+def test_violins_show_every_number_and_say_what_is_missing_or_cut_off(ax):
+    groups = {"a": [0.1, 0.2, 0.4, -9.0], "b": None, "c": [0.3, 0.3, 0.3]}
+    plotting.plot_violins(groups, dict.fromkeys(groups, "#D55E00"), limits=(-1.0, 1.0), ax=ax)
+    dots = [line.get_ydata() for line in ax.lines if line.get_marker() == "."]
+    np.testing.assert_allclose(dots[0], groups["a"])
+    np.testing.assert_allclose(dots[1], groups["c"])
+    assert [text.get_text() for text in ax.texts] == ["↓ 1 of 4", "missing"]
+    assert [text.get_text() for text in ax.get_xticklabels()] == list(groups)
+    assert ax.get_ylim() == (-1.0, 1.0)
+
+
 def test_without_axes_a_figure_of_pyplot_is_made(monkeypatch):
     import matplotlib
 

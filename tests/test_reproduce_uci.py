@@ -166,6 +166,14 @@ def test_a_cell_that_fails_leaves_the_others_alone(tmp_path, runs, capsys):
     assert sorted(path.stem for path in tmp_path.rglob("*.json")) == ["boston-diffwgp5", "boston-sgp"]
 
 
+def test_the_exit_code_tells_of_failures_and_the_page_is_written_all_the_same(tmp_path, runs, monkeypatch, capsys):
+    monkeypatch.setattr(figures, "SCORES", {})  # drawn in other tests
+    assert reproduce.main(tmp_path, data=["boston"], models=["diffgp"], n_splits=2) == 1
+    assert "40 of 40 cells are missing" in capsys.readouterr().out
+    assert (tmp_path / "fast" / "index.html").exists()
+    assert reproduce.main(tmp_path, data=["boston"], models=["sgp"], n_splits=2) == 0
+
+
 # --- training and scores ---------------------------------------------------------------------
 
 

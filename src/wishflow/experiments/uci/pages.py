@@ -41,6 +41,7 @@ FIGURE_NOTE = (
 def write_outputs(folder: Path, preset: str) -> Path:
     """Write all outputs beside the cells of a preset; returns the path of the page."""
     results, place = read_results(folder, preset), folder / preset
+    place.mkdir(parents=True, exist_ok=True)
     _write(place / "scores.csv", tables.score_frame(results).to_csv(index=False))
     _write(place / "wilcoxon.csv", tables.wilcoxon_frame(results).to_csv(index=False))
     _write(place / "tables.md", markdown(results, preset))
