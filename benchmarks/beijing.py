@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import xarray as xr
-from scipy.special import logsumexp
 
 import wishflow as wf
 from wishflow.datasets import beijing_periods, load_beijing
@@ -105,7 +104,7 @@ class Ensemble:
         found = [member.forecast(fh, X, n_draws=n_draws // len(self.members)) for member in self.members]
 
         def log_density(y):
-            return logsumexp([f.log_prob(y).to_numpy() for f in found], axis=0) - np.log(len(found))
+            return wf.metrics.mixture_log_density([f.log_prob(y).to_numpy() for f in found])
 
         samples = np.concatenate([f.samples.values for f in found])
         return wf.Forecast(samples, found[0].index, found[0].columns, log_density)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import logsumexp
 from scipy.stats import norm
 
 import wishflow as wf
@@ -104,7 +103,7 @@ def score_mixture(
     log_density = norm.logpdf(y, means, stds)
     probability = norm.cdf(y, means, stds).mean(axis=0)
     return {
-        "log_density": metrics.mean_log_density(logsumexp(log_density, axis=0) - np.log(len(means))),
+        "log_density": metrics.mean_log_density(metrics.mixture_log_density(log_density)),
         "mean_log_density_of_paths": metrics.mean_log_density(log_density),
         "rmse": metrics.rmse(y, means.mean(axis=0)),
         "crps": float(metrics.crps_gaussian_mixture(y, means, variances).mean()),
