@@ -115,6 +115,19 @@ def test_the_quick_start_of_time_series_runs():
     assert (names["low"] < names["high"]).all().all()
 
 
+@pytest.mark.slow
+def test_the_page_on_time_series_runs():
+    names: dict = {}
+    code = code_of(ROOT / "docs" / "time_series.md")
+    with jax.enable_x64(False):
+        exec(compile(code.replace("max_iter=300", "max_iter=30, n_inducing=20"), "time_series.md", "exec"), names)
+    assert (names["low"] > 0).all().all()
+    probability = names["both_high"].values
+    assert probability.shape == (48,) and (probability >= 0).all() and (probability <= 1).all()
+    crps = names["scores"]["crps"].mean(("origin", "variable")).values
+    assert crps[0] < crps[-1]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_to_files_of_the_repository(page):
     broken = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()]

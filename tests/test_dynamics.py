@@ -48,7 +48,7 @@ def test_training_starts_at_the_covariance_of_the_residuals(diffusion):
 
 
 @pytest.mark.parametrize("diffusion", ["wishart", "gp"])
-@pytest.mark.parametrize("lags, n_covariates", [(1, 0), (3, 2)])
+@pytest.mark.parametrize("lags, n_covariates", [pytest.param(1, 0, marks=pytest.mark.slow), (3, 2)])
 def test_the_jacobian_of_the_drift(diffusion, lags, n_covariates):
     model, _ = make_model(diffusion, lags=lags, n_covariates=n_covariates)
     field = spread(model).field.prepare()

@@ -72,7 +72,13 @@ FLOWS = {
 }
 
 
-@pytest.mark.parametrize("options", FLOWS.values(), ids=FLOWS)
+SLOW_FLOWS = ("diagonal", "wishart-independent, in time")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param(o, id=n, marks=pytest.mark.slow if n in SLOW_FLOWS else ()) for n, o in FLOWS.items()],
+)
 def test_gradient_of_the_bound_of_a_flow(options, key):
     """Two samples of the path, half-weighted penalties."""
     batch = make_batch(options.get("likelihood", "gaussian"))

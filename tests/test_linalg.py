@@ -72,7 +72,9 @@ def test_each_is_a_loop_over_matrices_and_emits_no_batched_factorisation():
 # --- stacks of small matrices --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [1, 4, 13, 25])
+@pytest.mark.parametrize(
+    "size", [1, pytest.param(4, marks=pytest.mark.slow), pytest.param(13, marks=pytest.mark.slow), 25]
+)
 def test_the_small_whitener_is_the_whitener_of_each(size, key):
     """Unrolled and in a loop; its derivatives too."""
     stack = jnp.asarray([positive_definite(seed, size) for seed in range(3)])

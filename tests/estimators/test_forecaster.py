@@ -11,6 +11,7 @@ from sklearn.preprocessing import FunctionTransformer
 import wishflow as wf
 from wishflow.errors import DataError, OptionError
 from wishflow.estimators.forecasting.running import autoregressive
+from wishflow.estimators.forecasting.times import TimeAxis
 
 SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2}
 SLOW = pytest.mark.slow
@@ -315,6 +316,27 @@ def test_a_corrected_row_changes_nothing_after_it(fitted, y):
     corrected = copy.copy(fitted).update(y.iloc[100:101] + 1.0)
     assert corrected.end_ == fitted.end_
     np.testing.assert_array_equal(corrected.forecast(1, n_draws=5).samples, fitted.forecast(1, n_draws=5).samples)
+
+
+@pytest.mark.parametrize("name", [None, 0, "load"])
+def test_a_series_keeps_its_name(y, name, tmp_path):
+    fitted = wf.WishartForecaster(**SMALL).fit(y["a"].rename(name))
+    assert fitted.predict(2).name == name
+    fitted.save(tmp_path / "model")
+    assert wf.load(tmp_path / "model").predict(2).name == name
+
+
+def test_business_days_are_counted_without_weekends():
+    days = pd.bdate_range("2024-01-04", periods=9)
+    axis = TimeAxis.of([days])
+    assert np.array_equal(axis.units(days, float(axis.numbers(days[:1])[0])), np.arange(9))
+    assert axis.ahead(days[-1], [1])[0] == pd.Timestamp("2024-01-17")
+
+
+def test_periods_have_a_frequency_of_their_own(y):
+    monthly = y.set_axis(pd.period_range("2000-01", periods=N, freq="M"))
+    with pytest.raises(OptionError, match="periods of M"):
+        wf.WishartForecaster(**SMALL, freq="h").fit(monthly)
 
 
 @pytest.mark.parametrize(

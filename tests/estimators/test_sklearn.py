@@ -10,7 +10,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
+from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
 from small import ESTIMATORS, SMALL, SMALL_GP
 
 import wishflow as wf
@@ -18,9 +18,25 @@ from wishflow.estimators import prediction
 from wishflow.metrics import log_prob_scorer
 from wishflow.training import loop
 
-# The checks are about the interface. The quickest flow serves for all of them, and all go with one number of rows. A
-# regressor and a flow are among the quick ones: what is left for the third is checked with the slow ones.
-CHECKED = [wf.SparseGPRegressor(**SMALL_GP), wf.FlowClassifier(diffusion="none", **SMALL)]
+# The checks are about the interface. The quickest flow serves for all of them, and all go with one number of rows. All
+# checks of the sparse GP are among the quick tests; of the flows, which share its base, those that are about classes or
+# about the state of an estimator.
+CHECKED = (
+    wf.SparseGPRegressor(**SMALL_GP),
+    wf.FlowRegressor(diffusion="none", **SMALL),
+    wf.FlowClassifier(diffusion="none", **SMALL),
+)
+QUICK = ("check_classifiers_train", "check_classifiers_one_label", "check_fit_idempotent", "check_dict_unchanged")
+
+
+def checks_of(estimator):
+    def param(estimator, check):
+        name = getattr(check, "func", check).__name__
+        is_quick = isinstance(estimator, wf.SparseGPRegressor) or name in QUICK
+        identity = f"{type(estimator).__name__}-{name}"
+        return pytest.param(estimator, check, id=identity, marks=() if is_quick else pytest.mark.slow)
+
+    return [param(*pair) for pair in estimator_checks_generator(estimator)]
 
 
 @pytest.fixture
@@ -29,14 +45,8 @@ def one_size(monkeypatch):
     monkeypatch.setattr(prediction, "_block_size", lambda n: 256)
 
 
-@parametrize_with_checks(CHECKED)
+@pytest.mark.parametrize("estimator, check", [check for estimator in CHECKED for check in checks_of(estimator)])
 def test_scikit_learn_checks_with_small_settings(estimator, check, one_size):
-    check(estimator)
-
-
-@pytest.mark.slow
-@parametrize_with_checks([wf.FlowRegressor(diffusion="none", **SMALL)])
-def test_scikit_learn_checks_of_a_flow_with_small_settings(estimator, check, one_size):
     check(estimator)
 
 

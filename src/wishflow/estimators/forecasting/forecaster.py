@@ -118,6 +118,7 @@ class WishartForecaster(BaseEstimator):
         self.spec_ = self._spec(lags)
         self.seed_ = checks.fixed_seed(self.random_state)
         self.columns_, self.is_series_, self.is_panel_ = panel.columns, panel.is_series, panel.is_panel
+        self.name_: Any = y.name if isinstance(y, pd.Series) else None
         self.axis_ = TimeAxis.of([t.index for t in panel.tables.values()], self.freq)
         self.transforms_ = ColumnTransforms.of(self.transform, panel.columns)
         self._learn_scales(panel, X)
@@ -329,7 +330,7 @@ class WishartForecaster(BaseEstimator):
     def predict(self, fh: Any = None, X: Any = None) -> Any:
         """Predictive means, a frame (a Series where y was one)."""
         frame = self._by_key(lambda f: f.mean, fh, X)
-        return frame.iloc[:, 0].rename(self._series_name()) if self.is_series_ else frame
+        return frame.iloc[:, 0].rename(self.name_) if self.is_series_ else frame
 
     def predict_quantiles(
         self, fh: Any = None, X: Any = None, alpha: Any = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -370,9 +371,6 @@ class WishartForecaster(BaseEstimator):
         if not self.is_panel_:
             return function(found)
         return pd.concat({key: function(f) for key, f in found.items()})
-
-    def _series_name(self) -> Any:
-        return None if self.columns_[0] == 0 else self.columns_[0]
 
     def _names(self) -> list:
         return list(self.columns_)

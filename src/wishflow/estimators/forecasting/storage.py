@@ -45,6 +45,7 @@ def save_forecaster(forecaster: WishartForecaster, path: str | Path) -> None:
         "keys": [plain(key) for key in forecaster.tails_],
         "indices": [_index_to_json(tail.index) for tail in forecaster.tails_.values()],
         "flags": {"is_series": forecaster.is_series_, "is_panel": forecaster.is_panel_},
+        "name": plain(forecaster.name_),
         "attributes": {name: plain(getattr(forecaster, name)) for name in ("seed_", "n_iter_", "status_")},
         "n_inducing": int(forecaster.model_.field.basis.Z.shape[0]),
         "history_columns": forecaster.history_.columns.tolist(),
@@ -116,6 +117,7 @@ def rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) ->
     forecaster.periods_ = tuple(header["periods"])
     forecaster.transforms_ = ColumnTransforms.of(forecaster.transform, forecaster.columns_)
     forecaster.is_series_, forecaster.is_panel_ = header["flags"]["is_series"], header["flags"]["is_panel"]
+    forecaster.name_ = header["name"]
     forecaster.fh_ = None
     for name, value in header["attributes"].items():
         setattr(forecaster, name, value)

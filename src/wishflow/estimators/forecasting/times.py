@@ -37,6 +37,11 @@ class TimeAxis:
         """The axis of a series, or of all series of a panel together."""
         first = indices[0]
         if isinstance(first, pd.PeriodIndex):
+            if freq is not None and to_offset(freq) != first.freq:
+                raise OptionError(
+                    f"freq={freq!r} given, but the index holds periods of {first.freqstr}; turn it into stamps "
+                    "(index.to_timestamp()), or resample the series first."
+                )
             return cls("period", float(first.freq.n), None, first.freqstr)  # type: ignore[union-attr]
         if isinstance(first, pd.DatetimeIndex):
             return _datetime_axis(indices, freq)
@@ -49,7 +54,7 @@ class TimeAxis:
         if self.kind == "number":
             return np.asarray(index, float)
         if self.kind == "period":
-            return np.asarray((index if isinstance(index, pd.PeriodIndex) else _periods(index, self.freq)).asi8, float)
+            return np.asarray(index.asi8 if isinstance(index, pd.PeriodIndex) else _ordinals(index, self.freq), float)
         return np.asarray(_utc(index).asi8, float)
 
     def units(self, index: pd.Index, origin: float) -> np.ndarray:
@@ -121,10 +126,13 @@ def _utc(index: pd.Index) -> pd.DatetimeIndex:
     return (index.tz_convert("UTC") if index.tz is not None else index).as_unit("ns")
 
 
-def _periods(index: Any, freq: str | None) -> pd.PeriodIndex:
+def _ordinals(index: Any, freq: str | None) -> np.ndarray:
+    """The number of the month, quarter, year or business day that each stamp lies in."""
     naive = index.tz_localize(None) if index.tz is not None else index
     name = to_offset(freq).name  # type: ignore[union-attr]  # without its multiple
-    return pd.PeriodIndex(naive.to_period(PERIOD_OF.get(name.split("-")[0], name)))
+    if name == "B":
+        return np.busday_count("1970-01-01", naive.to_numpy().astype("datetime64[D]"))
+    return naive.to_period(PERIOD_OF.get(name.split("-")[0], name)).asi8
 
 
 def _datetime_axis(indices: list[Any], freq: Any) -> TimeAxis:
