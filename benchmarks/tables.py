@@ -89,12 +89,17 @@ def tuning_table() -> str:
         for text in path.read_text().splitlines():
             line = json.loads(text)
             job = line["job"]
-            changes = (
-                ", ".join(f"{k} {v if isinstance(v, str) else format(v, 'g')}" for k, v in job["set"].items()) or "none"
-            )
+            settings = {**job.get("set", {}), **job.get("options", {})}
+            changes = ", ".join(_setting(name, value) for name, value in settings.items()) or "none"
             score = f"{line['mean']['log_density']:.3f} ± {line['sd']['log_density']:.3f}"
             lines.append(f"| {job['data']} | {MODELS[job['model']]} | {job.get('splits', 20)} | {changes} | {score} |")
     return "\n".join(lines)
+
+
+def _setting(name: str, value: object) -> str:
+    if isinstance(value, dict):  # a spec: its fields
+        return ", ".join(_setting(key, part) for key, part in value.items() if key != "kind")
+    return f"{name} {value if isinstance(value, str) or value is None else format(value, 'g')}"
 
 
 def sources() -> str:

@@ -3,7 +3,8 @@ another.
 
     python -m benchmarks.tune_uci JOBS.json OUT.jsonl --minutes 9
 
-JOBS.json is a list of {"data", "model", "splits", "set": {field: value}}; each finished job is one line of OUT.jsonl.
+JOBS.json is a list of {"data", "model", "splits", "set": {field: value}, "options": {name: value}}: `set` changes
+fields of the rule, `options` go to the estimator (specs as their JSON). Each finished job is one line of OUT.jsonl.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def main() -> None:
         changes = job.get("set", {})
         specs.PRESETS["fast"] = lambda n, d, changes=changes: dataclasses.replace(RULE(n, d), **changes)
         try:
-            result = run_cell(job["data"], job["model"], job.get("splits", 20), is_validation=True, is_brief=True)
+            options = {name: specs.from_json(value) for name, value in job.get("options", {}).items()}
+            result = run_cell(job["data"], job["model"], job.get("splits", 20), True, is_brief=True, options=options)
         except Exception:
             traceback.print_exc()
             continue

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import ast
 import dataclasses
+import functools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,8 +32,8 @@ from wishflow.files import write_json_atomic
 
 MODELS = {
     **{name: model.make for name, model in SUITE_MODELS.items()},
-    "diffwgp": lambda: wf.FlowRegressor(),
-    "diffwgp_full": lambda: wf.FlowRegressor(diffusion=specs.Wishart(posterior="full")),
+    "diffwgp": wf.FlowRegressor,
+    "diffwgp_full": functools.partial(wf.FlowRegressor, diffusion=specs.Wishart(posterior="full")),
 }
 PARTS = ("bound", "noise", "kl_drift", "kl_diffusion", "kl_output")
 
@@ -47,11 +48,14 @@ def brief_scores(models: Sequence[Any], data: Sequence[tuple[np.ndarray, np.ndar
     return rows
 
 
-def run_cell(name: str, model: str, n_splits: int, is_validation: bool, is_brief: bool = False) -> dict:
-    """Train and score all splits of one data set with one model."""
+def run_cell(
+    name: str, model: str, n_splits: int, is_validation: bool, is_brief: bool = False, options: dict | None = None
+) -> dict:
+    """Train and score all splits of one data set with one model; `options` go to the estimator, for tuning only."""
     data = load_uci(name)
     rows = [split_rows(len(data.X), s, is_validation) for s in range(n_splits)]
-    result = run_splits(MODELS[model], data.X, data.y, rows, score=brief_scores if is_brief else None)
+    make = functools.partial(MODELS[model], **(options or {}))
+    result = run_splits(make, data.X, data.y, rows, score=brief_scores if is_brief else None)
     total = result["fit_seconds"] + result["score_seconds"]
     scored = "validation" if is_validation else "test"
     return {"data": name, "model": model, "scored": scored, "total_seconds": total, **result}

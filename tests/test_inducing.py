@@ -10,6 +10,7 @@ from montecarlo import assert_moments
 
 from wishflow import inducing, kernels, specs
 from wishflow.inducing import (
+    DiagonalPosterior,
     InducingBasis,
     SparseGP,
     StructuredPosterior,
@@ -61,7 +62,7 @@ def kl(posterior):
     return posterior.kl()
 
 
-FORMS = pytest.mark.parametrize("posterior", [WhitenedPosterior, StructuredPosterior])
+FORMS = pytest.mark.parametrize("posterior", [WhitenedPosterior, StructuredPosterior, DiagonalPosterior])
 
 # --- KL ------------------------------------------------------------------------------------------
 

@@ -159,9 +159,37 @@ class StructuredPosterior(AbstractPosterior):
         return PreparedStructured(*(x.astype(dtype) for x in (self.mean.T, self.factor, variances.T)))
 
 
-POSTERIORS: dict[str, type[WhitenedPosterior] | type[StructuredPosterior]] = {
+class DiagonalPosterior(AbstractPosterior):
+    """R_p = diag(√λ_p): the whitened inducing values are independent (mean field).
+
+    A quadratic form of P outputs costs PM for each row beside a(x) itself. Where q stays near the prior, which is
+    diagonal too, little is lost.
+    """
+
+    mean: Float[Array, "P M"]
+    log_variances: Float[Array, "P M"]
+
+    @classmethod
+    def prior(cls, n_outputs: int, n_inducing: int) -> DiagonalPosterior:
+        """The prior N(0, I)."""
+        zeros = jnp.zeros((n_outputs, n_inducing))
+        return cls(zeros, zeros)
+
+    def kl(self):
+        squares = jnp.sum(self.mean**2, -1) + jnp.sum(jnp.exp(self.log_variances), -1)
+        return 0.5 * (squares - self.mean.shape[-1] - jnp.sum(self.log_variances, -1))
+
+    def factors(self):
+        return jnp.exp(0.5 * self.log_variances)[:, None, :] * jnp.eye(self.mean.shape[-1], dtype=self.mean.dtype)
+
+    def prepare(self, dtype):
+        return PreparedDiagonal(*(x.astype(dtype) for x in (self.mean.T, jnp.exp(self.log_variances).T)))
+
+
+POSTERIORS: dict[str, type[WhitenedPosterior] | type[StructuredPosterior] | type[DiagonalPosterior]] = {
     "full": WhitenedPosterior,
     "structured": StructuredPosterior,
+    "diagonal": DiagonalPosterior,
 }
 
 
@@ -188,6 +216,16 @@ class PreparedStructured(PreparedPosterior):
 
     def quadratics(self, a):
         return (a @ self.factor) ** 2 @ self.variances
+
+
+class PreparedDiagonal(PreparedPosterior):
+    """Means and λ."""
+
+    mean: Float[Array, "M P"]
+    variances: Float[Array, "M P"]
+
+    def quadratics(self, a):
+        return a**2 @ self.variances
 
 
 class PreparedFull(PreparedPosterior):

@@ -115,9 +115,12 @@ def _flatten(kind: type, *terms: KernelSpec) -> tuple[KernelSpec, ...]:
 # --- diffusions ------------------------------------------------------------------------------
 
 
+POSTERIORS = ("full", "structured", "diagonal")
+
+
 def _check_posterior(name: str) -> None:
-    if name not in ("full", "structured"):
-        raise unknown_option("posterior", name, ("full", "structured"))
+    if name not in POSTERIORS:
+        raise unknown_option("posterior", name, POSTERIORS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,8 +156,8 @@ class Wishart(DiffusionSpec):
 
     `rank` ρ acts as D where it is larger or None; `dof` ν is ρ where None; `columns` says whether the ν columns of J
     have posteriors of their own ("independent") or share one ("shared"); `white` is the starting value of Λ, None for
-    no Λ. `posterior` is the form of the covariances of q: "full", or "structured", in which they have one unit lower
-    triangular factor in common and a step costs a fraction.
+    no Λ. `posterior` is the form of the covariances of q: "full"; "structured", in which they have one unit lower
+    triangular factor in common and a step costs a fraction; or "diagonal" (mean field), which costs least.
     """
 
     rank: int | None = 5
