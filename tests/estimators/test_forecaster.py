@@ -165,7 +165,7 @@ def test_lags_calendar_and_covariates(y):
     stamps = pd.date_range(HOURS[0], periods=N + 5, freq="h")
     X = pd.DataFrame({"load": np.sin(np.arange(N + 5) / 5)}, index=stamps)
     model = wf.WishartForecaster(lags=3, calendar=True, **SMALL).fit(y, X)
-    assert model.periods_ == ("day", "week")
+    assert model.units_.periods == ("day", "week")
     assert model.forecast(5, X, n_draws=20).samples.shape == (20, 5, 2)
     with pytest.raises(DataError, match="no row for"):
         model.forecast(6, X)

@@ -19,9 +19,10 @@ from ...models.dynamics import Start
 from ...models.latent import LatentStart
 from ...runtime import computing
 from ..scaling import Scaler
-from .forecaster import Tail, WishartForecaster
+from .forecaster import WishartForecaster
 from .times import TimeAxis
 from .transforms import ColumnTransforms
+from .units import Tail, Units
 
 NOT_STORED = ("callbacks",)
 
@@ -33,15 +34,16 @@ def save_forecaster(forecaster: WishartForecaster, path: str | Path) -> None:
             f"transform={forecaster.transform!r} is an object, and loading a file runs no code; use a name such as "
             "'log1p', or transform the data before fit."
         )
+    units = forecaster.units_
     header = {
         "class": type(forecaster).__name__,
         "parameters": {name: _plain(name, value) for name, value in forecaster.get_params(deep=False).items()},
         "spec": forecaster.spec_.to_json(),
         "training": forecaster.training_.to_json(),
-        "axis": dataclasses.asdict(forecaster.axis_),
+        "axis": dataclasses.asdict(units.axis),
         "columns": [plain(name) for name in forecaster.columns_],
-        "x_columns": None if forecaster.x_columns_ is None else [plain(name) for name in forecaster.x_columns_],
-        "periods": list(forecaster.periods_),
+        "x_columns": None if units.x_columns is None else [plain(name) for name in units.x_columns],
+        "periods": list(units.periods),
         "keys": [plain(key) for key in forecaster.tails_],
         "indices": [_index_to_json(tail.index) for tail in forecaster.tails_.values()],
         "flags": {"is_series": forecaster.is_series_, "is_panel": forecaster.is_panel_},
@@ -96,9 +98,9 @@ def _index_of(header: dict[str, Any], values: np.ndarray) -> pd.Index:
 def _arrays(forecaster: WishartForecaster) -> dict[str, np.ndarray]:
     with computing():
         arrays = {f"model.{name}": value for name, value in flatten_arrays(forecaster.model_).items()}
-    scalers = {"y": forecaster.y_scaler_} | ({} if forecaster.x_columns_ is None else {"x": forecaster.x_scaler_})
-    for name, scaler in scalers.items():
-        arrays |= {f"{name}_scaler.mean": scaler.mean, f"{name}_scaler.scale": scaler.scale}
+    for name, scaler in (("y", forecaster.units_.y_scaler), ("x", forecaster.units_.x_scaler)):
+        if scaler is not None:
+            arrays |= {f"{name}_scaler.mean": scaler.mean, f"{name}_scaler.scale": scaler.scale}
     for i, tail in enumerate(forecaster.tails_.values()):
         parts = {"index": _index_numbers(tail.index), "values": tail.values, "covariates": tail.covariates}
         arrays |= {f"tail.{i}.{name}": value for name, value in parts.items()}
@@ -111,19 +113,13 @@ def rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) ->
     parameters = {name: _parameter(value) for name, value in header["parameters"].items()}
     forecaster = cls(**parameters)
     forecaster.spec_, forecaster.training_ = specs.from_json(header["spec"]), specs.from_json(header["training"])
-    forecaster.axis_ = TimeAxis(**header["axis"])
     forecaster.columns_ = pd.Index(header["columns"])
-    forecaster.x_columns_ = None if header["x_columns"] is None else pd.Index(header["x_columns"])
-    forecaster.periods_ = tuple(header["periods"])
-    forecaster.transforms_ = ColumnTransforms.of(forecaster.transform, forecaster.columns_)
+    forecaster.units_ = _units(forecaster, header, arrays)
     forecaster.is_series_, forecaster.is_panel_ = header["flags"]["is_series"], header["flags"]["is_panel"]
     forecaster.name_ = header["name"]
     forecaster.fh_ = None
     for name, value in header["attributes"].items():
         setattr(forecaster, name, value)
-    forecaster.y_scaler_ = Scaler(arrays["y_scaler.mean"], arrays["y_scaler.scale"])
-    if forecaster.x_columns_ is not None:
-        forecaster.x_scaler_ = Scaler(arrays["x_scaler.mean"], arrays["x_scaler.scale"])
     forecaster.tails_ = {
         _key(key): Tail(
             _index_of(index, arrays[f"tail.{i}.index"]), arrays[f"tail.{i}.values"], arrays[f"tail.{i}.covariates"]
@@ -134,6 +130,24 @@ def rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) ->
     history = {"phase": header["history_phases"], **_part(arrays, "history.")}
     forecaster.history_ = pd.DataFrame({name: history[name] for name in header["history_columns"]})
     return forecaster
+
+
+def _units(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Units:
+    has_x = header["x_columns"] is not None
+    spec = forecaster.spec_
+    return Units(
+        forecaster.columns_,
+        TimeAxis(**header["axis"]),
+        ColumnTransforms.of(forecaster.transform, forecaster.columns_),
+        Scaler(arrays["y_scaler.mean"], arrays["y_scaler.scale"]),
+        pd.Index(header["x_columns"]) if has_x else None,
+        Scaler(arrays["x_scaler.mean"], arrays["x_scaler.scale"]) if has_x else None,
+        tuple(header["periods"]),
+        forecaster.freq is not None,
+        spec.step,
+        spec.lags,
+        spec.max_gap,
+    )
 
 
 def _parameter(value: Any) -> Any:

@@ -1,0 +1,204 @@
+"""Between the frames of a user and the numbers of a model: transforms, scales, time in units, covariates, the grid."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ...errors import DataError, OptionError
+from ...series import Series, Ticks, n_substeps, to_ticks
+from ...specs import DynamicsSpec
+from ..scaling import Scaler
+from .calendar import chosen_periods, harmonics, seconds
+from .frames import ONLY, Panel, Table, align, at_stamps
+from .times import TimeAxis
+from .transforms import ColumnTransforms
+
+# Rows that are kept to start forecasts from: the belief forgets what is older.
+TAIL = 96
+LONGEST_TAIL = 2000
+
+
+@dataclasses.dataclass(frozen=True)
+class Tail:
+    """Rows of a series in model units: what forecasts condition on."""
+
+    index: pd.Index
+    values: np.ndarray
+    covariates: np.ndarray
+
+    def last_rows(self) -> Tail:
+        """The last `TAIL` rows, or as many more as hold the last value of every column (up to `LONGEST_TAIL`)."""
+        n = len(self.index)
+        is_there = ~np.isnan(self.values)
+        last = np.where(is_there.any(axis=0), n - 1 - is_there[::-1].argmax(axis=0), n - 1)
+        start = max(min(n - TAIL, int(last.min())), n - LONGEST_TAIL, 0)
+        if not is_there[start:].any() and is_there.any():
+            start = int(np.flatnonzero(is_there.any(axis=1))[-1])
+        return Tail(self.index[start:], self.values[start:], self.covariates[start:])
+
+
+@dataclasses.dataclass(frozen=True)
+class Units:
+    """What was learnt of the frames: all that is needed to go to model units and back."""
+
+    columns: pd.Index
+    axis: TimeAxis
+    transforms: ColumnTransforms
+    y_scaler: Scaler
+    x_columns: pd.Index | None
+    x_scaler: Scaler | None
+    periods: tuple[str, ...]
+    has_freq: bool
+    step: float
+    lags: int
+    max_gap: float
+
+    @classmethod
+    def of(
+        cls, panel: Panel, X: Panel | None, spec: DynamicsSpec, transform: Any, has_calendar: bool, freq: Any
+    ) -> Units:
+        """Scales of the training data; axis and calendar of its stamps."""
+        indices = [table.index for table in panel.tables.values()]
+        axis = TimeAxis.of(indices, freq)
+        transforms = ColumnTransforms.of(transform, panel.columns)
+        z = transforms.forward(np.concatenate([t.values for t in panel.tables.values()]), panel.columns)
+        periods: tuple[str, ...] = ()
+        if has_calendar:
+            gap = axis.unit / 1e9 if axis.kind == "datetime" else float(np.median(np.diff(seconds(indices[0]))))
+            periods = chosen_periods(indices, gap)
+        return cls(
+            panel.columns,
+            axis,
+            transforms,
+            Scaler(np.nanmean(z, axis=0), np.nanstd(z, axis=0)),
+            None if X is None else X.columns,
+            None if X is None else Scaler.of(np.concatenate(list(align(X, panel).values())), "X"),
+            periods,
+            freq is not None,
+            spec.step,
+            spec.lags,
+            spec.max_gap,
+        )
+
+    # --- values ---
+
+    def forward(self, y: np.ndarray) -> np.ndarray:
+        return self.y_scaler.forward(self.transforms.forward(y, self.columns))
+
+    def inverse(self, z: np.ndarray) -> np.ndarray:
+        return self.transforms.inverse(self.y_scaler.inverse(z))
+
+    def slope(self, y: np.ndarray) -> np.ndarray:
+        """dy/dz."""
+        return self.y_scaler.scale / self.transforms.slope(y)
+
+    def log_jacobian(self, y: np.ndarray) -> np.ndarray:
+        """log |dz/dy|, summed over the entries that are there."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slopes = np.log(np.abs(self.transforms.slope(y)) / self.y_scaler.scale)
+        return np.nansum(np.where(np.isnan(y), 0.0, slopes), axis=-1)
+
+    # --- rows ---
+
+    def tails(self, panel: Panel, X: Panel | None) -> dict[Any, Tail]:
+        """Scaled values and covariates, on a grid where one is needed."""
+        if not panel.columns.equals(self.columns):
+            raise DataError(f"y has columns {list(panel.columns)}; fit saw {list(self.columns)}.")
+        self.check_covariates(X)
+        return {key: self._tail(key, table, X) for key, table in panel.tables.items()}
+
+    def check_covariates(self, X: Panel | None) -> None:
+        if (X is None) != (self.x_columns is None):
+            came, expected = ("no X", "one with") if X is None else ("an X", "none; it was fitted without")
+            raise DataError(f"{came} was given; the forecaster expects {expected} covariates, as in fit.")
+        if X is not None and self.x_columns is not None and not X.columns.equals(self.x_columns):
+            raise DataError(f"X has columns {list(X.columns)}; fit saw {list(self.x_columns)}.")
+
+    def _tail(self, key: Any, table: Table, X: Panel | None) -> Tail:
+        if self.axis.is_regular and (self.lags > 1 or X is None or self.has_freq):
+            table = self._on_grid(table)
+        return Tail(table.index, self.forward(table.values), self._covariates(key, table.index, X))
+
+    def _covariates(self, key: Any, index: pd.Index, X: Panel | None) -> np.ndarray:
+        parts = [harmonics(index, self.periods)]
+        if X is not None and self.x_scaler is not None:
+            source = X.tables.get(key, X.tables.get(ONLY))
+            if source is None:
+                raise DataError(f"X has no rows for the series {key!r}.")
+            parts.insert(0, self.x_scaler.forward(at_stamps(source, index)))
+        return np.concatenate(parts, axis=1)
+
+    def _on_grid(self, table: Table) -> Table:
+        """With rows of NaN for the steps of the grid that are not there, but for those in gaps that cut the series."""
+        place = np.round(self._ahead(table.index[:1], table.index)).astype(int)
+        gaps = np.diff(place)
+        if not len(gaps) or (gaps == 1).all():
+            return table
+        if gaps.min() < 1:
+            raise DataError("several rows fall on one step of the grid; resample the series, or give a shorter freq.")
+        inside = [np.arange(a + 1, b) for a, b in itertools.pairwise(place) if 1 < b - a <= self.max_gap]
+        if not inside:
+            return table
+        steps = np.sort(np.concatenate([place, *inside]))
+        values = np.full((len(steps), table.values.shape[1]), np.nan)
+        values[np.searchsorted(steps, place)] = table.values
+        return Table(self.axis.ahead(table.index[0], [int(k) for k in steps]), values)
+
+    def joined(self, past: Tail, new: Tail) -> Tail:
+        """Past and new rows in order; new ones win where both have a stamp. Holes of the grid are filled with NaN."""
+        keep = ~past.index.isin(new.index)
+        index = past.index[keep].append(new.index)
+        order = np.argsort(self.axis.numbers(index), kind="stable")
+        index = index[order]
+        values = np.concatenate([past.values[keep], new.values])[order]
+        covariates = np.concatenate([past.covariates[keep], new.covariates])[order]
+        if self.lags == 1:
+            return Tail(index, values, covariates)
+        table = self._on_grid(Table(index, values))
+        if len(table) == len(index):
+            return Tail(index, values, covariates)
+        # The covariates of rows that never came are those of the row before them.
+        before = np.maximum(index.searchsorted(table.index, side="right") - 1, 0)
+        return Tail(table.index, table.values, covariates[before])
+
+    # --- time ---
+
+    def series(self, tail: Tail) -> Series:
+        return Series(self._ahead(tail.index[:1], tail.index), tail.values, tail.covariates)
+
+    def ticks(self, tail: Tail) -> list[Ticks]:
+        return to_ticks(self.series(tail), self.step, self.lags, self.max_gap)
+
+    def _ahead(self, start: pd.Index, index: pd.Index) -> np.ndarray:
+        return self.axis.units(index, float(self.axis.numbers(start)[0]))
+
+    def future_ticks(
+        self, key: Any, tail: Tail, last: int, index: pd.Index, X: Panel | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Ticks from row `last`, the last one with an entry, to the end of the horizon: lengths, covariates, the one at
+        each stamp of the horizon.
+
+        Rows without entries at the end of the data are on the way.
+        """
+        future = self._on_the_way(key, tail, index, X)
+        stamps = tail.index[last + 1 :].append(future.index)
+        covariates = np.concatenate([tail.covariates[last + 1 :], future.values])
+        gaps = np.diff(np.concatenate([[0.0], self._ahead(tail.index[last : last + 1], stamps)]))
+        counts = n_substeps(gaps, self.step)
+        owner = np.repeat(np.arange(len(stamps)), counts)
+        ends = np.cumsum(counts) - 1
+        return (gaps / counts)[owner], covariates[owner], ends[stamps.get_indexer(index)]
+
+    def _on_the_way(self, key: Any, tail: Tail, index: pd.Index, X: Panel | None) -> Table:
+        """Stamps the forecast passes on its way, every grid step where there is a grid, and the covariates there."""
+        ahead = self._ahead(tail.index[-1:], index)
+        if self.axis.is_regular and bool(np.abs(ahead - np.round(ahead)).max() < 1e-3):
+            index = self.axis.ahead(tail.index[-1], list(range(1, round(float(ahead[-1])) + 1)))
+        elif self.lags > 1:
+            raise OptionError("fh holds stamps off the grid; with lags above 1 a forecast goes from step to step.")
+        return Table(index, self._covariates(key, index, X))
