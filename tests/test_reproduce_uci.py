@@ -20,10 +20,12 @@ from wishflow.callbacks import ChunkEvent
 from wishflow.cli import app
 from wishflow.datasets import load_uci
 from wishflow.errors import DatasetError, OptionError
+from wishflow.experiments import progress
 from wishflow.experiments import provenance as provenance_module
-from wishflow.experiments.uci import figures, pages, paper, progress, reproduce, tables, training
+from wishflow.experiments.selection import chosen
+from wishflow.experiments.uci import figures, pages, paper, reproduce, tables, training
 from wishflow.experiments.uci.results import SCORES, cell_path, is_finished, read_result, read_results
-from wishflow.experiments.uci.suite import DATA, MODELS, Cell, cells, chosen
+from wishflow.experiments.uci.suite import DATA, MODELS, Cell, cells
 from wishflow.files import write_json_atomic
 
 N_SPLITS = 20
@@ -407,7 +409,8 @@ def test_a_log_file_gets_one_plain_line_for_each_cell():
         shown.begin(cell)
         shown.on_chunk(event(10))
         shown.on_end()
-        shown.finish({"mean": {"log_density": -2.5}, "sd": {"log_density": 0.25}, "fit_seconds": 61.0})
+        result = {"mean": {"log_density": -2.5}, "sd": {"log_density": 0.25}, "fit_seconds": 61.0}
+        shown.finish(reproduce.told(result))
     shown.close()
     lines = text.getvalue().splitlines()
     assert [line.partition(";")[0] for line in lines] == [

@@ -7,8 +7,10 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -26,6 +28,18 @@ def provenance() -> dict[str, object]:
         "device": f"{jax.devices()[0].device_kind} ({jax.default_backend()})",
         "cpu_count": os.cpu_count(),
     }
+
+
+def sources(results: Iterable[dict[str, Any]]) -> list[str]:
+    """Commands, commits, devices and versions behind results, each with the number of its cells."""
+    counts: dict[str, int] = {}
+    for result in results:
+        made = result["provenance"]
+        jax_version = made.get("versions", {}).get("jax", "unknown")
+        commit = str(made.get("commit", "unknown"))[:12]
+        line = f"{made.get('command', 'unknown')}; commit {commit}; {made.get('device', 'unknown')}; jax {jax_version}"
+        counts[line] = counts.get(line, 0) + 1
+    return [f"{line} ({n} {'cell' if n == 1 else 'cells'})" for line, n in counts.items()]
 
 
 def _program() -> list[str]:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from ... import report
 from ...files import write_bytes_atomic
+from ..provenance import sources
 from . import figures, paper, tables
 from .results import Results, read_results
 from .suite import DATA, MODELS
@@ -128,7 +129,7 @@ def source_lines(results: Results) -> list[str]:
     seconds = sum(result["fit_seconds"] for result in results.values())
     n_fits = sum(len(result["splits"]) for result in results.values())
     lines = [f"Training took {seconds / 60:.1f} minutes in all, for {n_fits} fits."] if results else []
-    return [*lines, *tables.sources(results), f"The paper's numbers: {paper.source()}"]
+    return [*lines, *sources(results.values()), f"The paper's numbers: {paper.source()}"]
 
 
 def _score_title(score: str) -> str:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+from ...callbacks import clock
 from ...datasets import Dataset, load_uci
 from ...errors import OptionError, unknown_option
 from ...files import plain, write_json_atomic
 from ...specs import PRESETS
+from ..progress import SuiteProgress
 from ..provenance import provenance
+from ..selection import chosen
 from .pages import write_outputs
-from .progress import SuiteProgress
 from .results import cell_path, is_finished, read_results
-from .suite import DATA, MODELS, N_SPLITS, Cell, cells, chosen
+from .suite import DATA, MODELS, N_SPLITS, Cell, cells
 from .tables import missing_cells
 from .training import run_splits, split_rows
 
@@ -65,10 +68,16 @@ def run_cells(output: Path, asked: list[Cell], group: int | None = None) -> int:
             path = cell_path(output, cell)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_json_atomic(path, result)
-            progress.finish(result)
+            progress.finish(told(result))
     finally:
         progress.close()
     return n_failed
+
+
+def told(result: dict[str, Any]) -> str:
+    """What came out, for the terminal."""
+    score, sd = (result[part]["log_density"] for part in ("mean", "sd"))
+    return f"log density {score:.3f} ± {sd:.3f}, {clock(result['fit_seconds'])} to train"
 
 
 def load(name: str) -> Dataset:
@@ -78,7 +87,7 @@ def load(name: str) -> Dataset:
         return load_uci(name)
 
 
-def run_cell(cell: Cell, data: Dataset, group: int | None = None, callbacks: object = None) -> dict[str, object]:
+def run_cell(cell: Cell, data: Dataset, group: int | None = None, callbacks: object = None) -> dict[str, Any]:
     """What the result file of a cell holds."""
     rows = [split_rows(len(data.X), index) for index in range(cell.n_splits)]
     result = run_splits(cell.estimator, data.X, data.y, rows, group=group, callbacks=callbacks)

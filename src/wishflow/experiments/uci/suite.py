@@ -10,7 +10,6 @@ from typing import Any
 import wishflow as wf
 
 from ...datasets import split
-from ...errors import unknown_option
 from ...runtime import on_accelerator
 from ...specs import PRESETS
 
@@ -56,6 +55,10 @@ class Cell:
     def title(self) -> str:
         return f"{self.data}, {MODELS[self.model].label}"
 
+    @property
+    def n_fits(self) -> int:
+        return self.n_splits
+
     def estimator(self) -> Any:
         return MODELS[self.model].make(preset=self.preset)
 
@@ -86,13 +89,3 @@ def cells(data: Iterable[str], models: Iterable[str], preset: str, n_splits: int
     """The cells of a grid, one data set after another."""
     models = list(models)
     return [Cell(name, model, preset, n_splits) for name in data for model in models]
-
-
-def chosen(option: str, given: Iterable[str], known: Iterable[str]) -> list[str]:
-    """The names asked for, each item one name or several with commas, in the order of the known; none means all."""
-    known = list(known)
-    names = [name.strip() for item in given for name in item.split(",") if name.strip()]
-    for name in names:
-        if name not in known:
-            raise unknown_option(option, name, known)
-    return [name for name in known if name in names or not names]

@@ -167,15 +167,3 @@ def _printed_p_text(text: str) -> str:
 def missing_cells(results: Results) -> list[tuple[str, str]]:
     """Data set and model of the cells without a result."""
     return [(data, model) for data in DATA for model in MODELS if (data, model) not in results]
-
-
-def sources(results: Results) -> list[str]:
-    """Commands, commits, devices and versions behind the results, each with the number of its cells."""
-    counts: dict[str, int] = {}
-    for result in results.values():
-        made = result["provenance"]
-        jax = made.get("versions", {}).get("jax", "unknown")
-        commit = str(made.get("commit", "unknown"))[:12]
-        line = f"{made.get('command', 'unknown')}; commit {commit}; {made.get('device', 'unknown')}; jax {jax}"
-        counts[line] = counts.get(line, 0) + 1
-    return [f"{line} ({n} {'cell' if n == 1 else 'cells'})" for line, n in counts.items()]

@@ -1,25 +1,35 @@
-"""How far the suite is: one bar with a time estimate on a terminal, and a plain line for each cell everywhere."""
+"""How far a suite is: one bar with a time estimate on a terminal, and a plain line for each cell everywhere."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 from rich.console import Console
 
-from ...callbacks import Callback, ChunkEvent, ProgressBar, clock
-from .suite import Cell
+from ..callbacks import Callback, ChunkEvent, ProgressBar, clock
 
 N_TICKS = 1000
 LAST_PHASES = ("fit", "flow")
 
 
+class Cell(Protocol):
+    """What is trained together and told in one line."""
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def n_fits(self) -> int: ...
+
+
 class SuiteProgress(Callback):
     """A callback of all fits. `work` says how large a part of the whole each cell is."""
 
-    def __init__(self, work: dict[Cell, float], console: Console | None = None) -> None:
+    def __init__(self, work: Mapping[Any, float], console: Console | None = None) -> None:
         self.work, self.total = work, sum(work.values())
         self.console = Console() if console is None else console
         self.bar = ProgressBar(console=self.console)
@@ -35,10 +45,9 @@ class SuiteProgress(Callback):
         """A cell starts."""
         self.cell, self.n_fits, self.shares = cell, 0, {}
 
-    def finish(self, result: dict[str, Any]) -> None:
-        """The cell is done and its file is written."""
-        score, sd = (result[part]["log_density"] for part in ("mean", "sd"))
-        self._close(f"log density {score:.3f} ± {sd:.3f}, {clock(result['fit_seconds'])} to train")
+    def finish(self, text: str) -> None:
+        """The cell is done and its file is written; `text` says what came out."""
+        self._close(text)
 
     def fail(self, error: Exception) -> None:
         """The cell has no result."""
@@ -66,14 +75,14 @@ class SuiteProgress(Callback):
             self._draw(self.cell, event)
 
     def on_end(self) -> None:
-        """One call of `fit_many` is over; a cell may take several."""
+        """One call of `fit` or `fit_many` is over; a cell may take several."""
         self.n_fits += len(self.shares)
         self.shares = {}
 
     # --- inside ---
 
     def _draw(self, cell: Cell, event: ChunkEvent) -> None:
-        part = (self.n_fits + sum(self.shares.values())) / cell.n_splits
+        part = (self.n_fits + sum(self.shares.values())) / cell.n_fits
         ticks = int(N_TICKS * (self.done + part * self.work[cell]) / self.total)
         if ticks == self.ticks:
             return
