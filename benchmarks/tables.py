@@ -81,6 +81,17 @@ def waiting_table() -> str:
     return "\n".join(lines)
 
 
+def beijing_table() -> str:
+    """Rolling forecasts over 2016, with the rows of the models that have a result."""
+    from wishflow.experiments.beijing.results import read_results
+    from wishflow.experiments.beijing.tables import score_table
+    from wishflow.report import markdown_table
+
+    results = read_results(ROOT / "results" / "beijing")
+    has_scores = any(cell == "scores" for cell, _ in results)
+    return markdown_table(score_table(results, is_whole=False)) if has_scores else "Not measured yet."
+
+
 def tuning_table() -> str:
     """What was tried on validation parts, in the order it was tried."""
     lines = ["| data | model | splits | settings that differ from the rule of that time | log density, validation |"]
@@ -111,7 +122,13 @@ def sources() -> str:
     return "\n".join(f"- {line}" for line in seen)
 
 
-PARTS = {"uci": uci_table, "waiting": waiting_table, "sources": sources, "tuning": tuning_table}
+PARTS = {
+    "uci": uci_table,
+    "waiting": waiting_table,
+    "sources": sources,
+    "tuning": tuning_table,
+    "beijing": beijing_table,
+}
 
 
 def rendered(text: str) -> str:

@@ -6,7 +6,7 @@ those of Okabe and Ito, which people with colour-blindness can tell apart; a mod
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -114,6 +114,28 @@ def plot_ellipses(
     )
     ax.plot(*points.T, linestyle="none", marker=".", markersize=2.0, color=colour)
     return _squared(ax)
+
+
+def plot_contours(
+    x: Float[np.ndarray, " G"],
+    y: Float[np.ndarray, " H"],
+    density: Float[np.ndarray, "H G"],
+    levels: Sequence[float],
+    *,
+    colour: str = FIRST_COLOUR,
+    ax: Axes | None = None,
+) -> Axes:
+    """Contours of a density on a grid at rising levels, shaded above each of them."""
+    ax = _axes(ax)
+    density = np.asarray(density, float)
+    if density.shape != (len(y), len(x)):
+        raise DataError(f"density has shape {density.shape}; expected {(len(y), len(x))}, rows along y.")
+    heights = [*levels, max(float(density.max()), levels[-1]) * 1.001]
+    shades = np.linspace(0.2, 0.45, len(levels))
+    for low, high, shade in zip(heights[:-1], heights[1:], shades, strict=True):
+        ax.contourf(x, y, density, levels=[low, high], colors=[colour], alpha=float(shade))
+    ax.contour(x, y, density, levels=list(levels), colors=[colour], linewidths=1.0)
+    return ax
 
 
 def plot_history(

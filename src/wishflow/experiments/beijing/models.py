@@ -1,0 +1,105 @@
+"""The models of the comparison: random walk and VARs, ours, and ours with a part taken away."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+import wishflow as wf
+
+from ... import metrics
+from ...forecast import Forecast
+from ..rivals import RandomWalk, VectorAutoregression
+
+BASE = {"lags": 3, "rank": 15, "calendar": True}
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A row of the table: its name for readers, how it is drawn, and the options of ours or how a rival is made."""
+
+    label: str
+    colour: str
+    line: str = "-"
+    options: Mapping[str, Any] | None = None
+    make: Callable[[], Any] | None = None
+
+    @property
+    def is_ours(self) -> bool:
+        return self.options is not None
+
+
+def _ours(label: str, colour: str, line: str = "-", **options: Any) -> Model:
+    return Model(label, colour, line, {**BASE, **options})
+
+
+def _var(lags: int, line: str) -> Model:
+    label = f"VAR({lags}) + harmonics"
+    return Model(label, "#000000", line, make=lambda: VectorAutoregression(lags, ("day", "year")))
+
+
+# The paper's objective: free simulations from the first row of a window, its score the mean of logs.
+ROLLOUT = {"drift": "gp", "lags": 1, "objective": "rollout", "path_average": "log", "n_train_samples": 2}
+MODELS = {
+    "walk": Model("random walk", "#7F7F7F", ":", make=RandomWalk),
+    "var3": _var(3, "--"),
+    "var24": _var(24, "-"),
+    "wishart_state": _ours("Wishart, white noise by state", "#CC79A7", white_noise="state"),
+    "wishart": _ours("Wishart (diffWGP)", "#D55E00"),
+    "diagonal_state": _ours("diagonal noise by state", "#56B4E9", diffusion="diagonal", white_noise="state"),
+    "diagonal": _ours("diagonal noise", "#0072B2", diffusion="diagonal"),
+    "nodrift": _ours("no drift", "#009E73", drift="none", lags=1),
+    "linear": _ours("Wishart, linear drift", "#E69F00", drift="linear"),
+    "rollout": _ours("Wishart, the paper's objective", "#D55E00", ":", **ROLLOUT),
+}
+
+
+class Ensemble:
+    """The equal mixture of forecasters that differ by their seeds; each gives its share of the draws."""
+
+    def __init__(self, members: Sequence[wf.WishartForecaster]) -> None:
+        self.members = list(members)
+
+    def __copy__(self) -> Ensemble:
+        """A copy can be conditioned on new rows while the original stays where it is."""
+        return Ensemble([copy.copy(member) for member in self.members])
+
+    @property
+    def end_(self) -> Any:
+        return self.members[0].end_
+
+    def update(self, y: pd.DataFrame, X: Any = None) -> Ensemble:
+        for member in self.members:
+            member.update(y, X)
+        return self
+
+    def forecast(self, fh: Any, X: Any = None, n_draws: int = 1000) -> Forecast:
+        found = [member.forecast(fh, X, n_draws=n_draws // len(self.members)) for member in self.members]
+
+        def log_density(y: np.ndarray) -> np.ndarray:
+            return metrics.mixture_log_density([f.log_prob(y).to_numpy() for f in found])
+
+        samples = np.concatenate([f.samples.values for f in found])
+        return Forecast(samples, found[0].index, found[0].columns, log_density)
+
+    def path_log_density(self, y: pd.DataFrame, seed: int) -> Float[np.ndarray, " T"]:
+        """log p(y_t | x_{t−1}) at the rows of y, which follow the end, for one simulated path x of the member in turn.
+
+        A forecast of one draw is that path, and the mixture over it the density of its own next step.
+        """
+        member = self.members[seed % len(self.members)]
+        return member.forecast(len(y), n_draws=1, random_state=seed).log_prob(y).to_numpy()
+
+
+def fit_ours(train: pd.DataFrame, options: Mapping[str, Any], n_members: int, callbacks: Any = None) -> Ensemble:
+    """Members with the seeds 0, 1, …, one after another."""
+    made = [
+        wf.WishartForecaster(**{"random_state": seed, **options, "callbacks": callbacks}) for seed in range(n_members)
+    ]
+    return Ensemble([member.fit(train) for member in made])

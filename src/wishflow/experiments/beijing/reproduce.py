@@ -1,0 +1,100 @@
+"""`wishflow reproduce beijing`: run what is not done yet, then write tables, figures and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ...callbacks import clock
+from ...errors import OptionError
+from ...files import write_json_atomic
+from ..progress import SuiteProgress
+from ..selection import chosen
+from .jobs import Job, run
+from .models import MODELS
+from .pages import write_outputs
+from .protocol import Parts, load_parts
+from .results import is_finished, job_path, missing_cells, read_results
+
+MOST_MISSING = 0.9
+
+
+def main(
+    output: Path,
+    *,
+    models: Iterable[str] = (),
+    n_draws: int = 1000,
+    n_members: int = 1,
+    missing: float = 0.0,
+    is_validation: bool = False,
+    is_report_only: bool = False,
+) -> int:
+    """Run the cells asked for that have no result with these settings; returns the exit code of the command."""
+    jobs = asked_jobs(chosen("models", models, MODELS), is_validation, n_draws, n_members, missing)
+    if is_report_only and not read_results(output, is_validation):
+        raise OptionError(
+            f"there are no results in {str(output)!r}; expected files as the command without --report-only writes "
+            "them: run it first, or name the folder by --output."
+        )
+    n_failed = 0 if is_report_only else run_jobs(output, jobs, load_parts(is_validation))
+    page = write_outputs(output, is_validation)
+    n_missing = len(missing_cells(read_results(output, is_validation)))
+    print(f"{page}" + (f" ({n_missing} cells are missing)" if n_missing else ""))
+    return 1 if n_failed else 0
+
+
+def asked_jobs(
+    models: Iterable[str],
+    is_validation: bool = False,
+    n_draws: int = 1000,
+    n_members: int = 1,
+    missing: float = 0.0,
+    changes: tuple[tuple[str, Any], ...] = (),
+) -> list[Job]:
+    """A job for each model. Entries are deleted for ours alone: random walk and VARs know no missing values."""
+    if n_draws < 2 * n_members:
+        raise OptionError(
+            f"{n_draws} draws for {n_members} members given; expected at least 2 draws of each member: raise --draws."
+        )
+    if not 0.0 <= missing <= MOST_MISSING:
+        raise OptionError(
+            f"missing={missing!r} given; expected the share of training entries to delete, 0 to {MOST_MISSING}."
+        )
+    shares = {model: missing if MODELS[model].is_ours else 0.0 for model in models}
+    return [Job(model, is_validation, n_draws, n_members, share, changes) for model, share in shares.items()]
+
+
+def run_jobs(output: Path, jobs: list[Job], parts: Parts) -> int:
+    """Make the cells that are not finished, one file each; returns how many jobs failed."""
+    wanted = {job: [cell for cell in job.cells if not is_finished(output, job, cell, parts)] for job in jobs}
+    pending = {job: cells for job, cells in wanted.items() if cells}
+    progress = SuiteProgress({job: float(job.n_fits) for job in pending})
+    n_cells, n_left = sum(len(job.cells) for job in jobs), sum(map(len, pending.values()))
+    if n_left < n_cells:
+        progress.say(f"{n_cells - n_left} of {n_cells} cells are done already.")
+    output.mkdir(parents=True, exist_ok=True)
+    n_failed = 0
+    try:
+        for job, cells in pending.items():
+            progress.begin(job)
+            try:
+                for result in run(job, parts, cells, progress):
+                    write_json_atomic(job_path(output, job, result["cell"]), result)
+            except Exception as error:  # the other models can still be done: hours may hang on them
+                n_failed += 1
+                progress.fail(error)
+                continue
+            progress.finish(told(result))
+    finally:
+        progress.close()
+    return n_failed
+
+
+def told(result: dict[str, Any]) -> str:
+    """What came out last, for the terminal."""
+    seconds = f"{clock(result['fit_seconds'])} to train, {clock(result['total_seconds'])} in all"
+    if result["cell"] != "scores":
+        return f"{result['cell']} made, {seconds}"
+    crps = " ".join(f"{value:.3f}" for value in result["bands"]["crps"].values())
+    return f"log density {result['log_density_1']:.2f}, CRPS {crps}, {seconds}"
