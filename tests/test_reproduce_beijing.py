@@ -116,6 +116,7 @@ def made_scores(n_windows: int = 5, seed: int = 0) -> xr.Dataset:
 
 def test_summary_by_plain_loops():
     scores, is_observed = made_scores(), np.random.default_rng(1).uniform(size=(5, HORIZON, 3)) < 0.7
+    is_observed[0] = True  # every hour of every series is measured at least once
     found = protocol.summary(scores, is_observed)
     crps, energy = scores["crps"].values, scores["energy"].values
     hours_of = {"1": [1], "2-6": range(2, 7), "7-24": range(7, 25), "25-48": range(25, 49)}
@@ -255,9 +256,9 @@ def test_our_model_from_fit_to_all_cells(parts, tmp_path):
 # --- which cells are run ---------------------------------------------------------------------
 
 
-def made_result(cell: str, name: str, seed: int = 0, **changes) -> dict:
+def made_result(cell: str, name: str) -> dict:
     """A result file as a finished cell writes it, with made-up numbers."""
-    rng = np.random.default_rng([seed, len(cell), *name.encode()])
+    rng = np.random.default_rng([len(cell), *name.encode()])
     model = name.removesuffix("-missing")
     settings = {"n_windows": 5, "n_draws": 20, "options": {"rank": 15, "drift": "gp"}, "n_members": 1}
     settings |= {"rule": {"max_iter": 7}} if MODELS[model].is_ours else {}
@@ -265,12 +266,15 @@ def made_result(cell: str, name: str, seed: int = 0, **changes) -> dict:
     result = {"cell": cell, "model": model, "name": name, "scored": "test", "settings": settings}
     result |= {"fit_seconds": 60.0, "total_seconds": 90.0, "provenance": SOURCE}
     if cell == "scores":
-        return result | protocol.summary(made_scores(seed=rng.integers(1000)), np.ones((5, HORIZON, 3), bool)) | changes
+        return result | protocol.summary(made_scores(seed=rng.integers(1000)), np.ones((5, HORIZON, 3), bool))
     if cell == "traces":
         numbers = {key: rng.uniform(size=HORIZON).tolist() for key in ("mean", "standard_error", "mixture")}
-        return result | {"start": "2016-01-01"} | numbers | changes
+        return result | {"start": "2016-01-01"} | numbers
     hour = {"time": "2016-01-01", "draws": rng.normal(size=(2, 50)), "observed": [0.0, 0.0], "correlation": 0.5}
-    return result | {"series": COLUMNS[:2], "hours": [{"hour": 1, **hour}, {"hour": 48, **hour}]} | changes
+    return result | {"series": COLUMNS[:2], "hours": [{"hour": 1, **hour}, {"hour": 48, **hour}]}
+
+
+FROM_THE_RUN = ("settings", "scored", "fit_seconds", "total_seconds", "provenance")
 
 
 @pytest.fixture
@@ -286,7 +290,8 @@ def runs(monkeypatch):
         done.append((job.model, cell))
         if (job.model, cell) == ("diagonal", "scores"):
             raise MemoryError("too many draws at once")
-        return made_result(cell, job.name)
+        numbers = made_result(cell, job.name)
+        return {key: value for key, value in numbers.items() if key not in FROM_THE_RUN}
 
     monkeypatch.setattr(jobs, "fit", fit)
     monkeypatch.setattr(jobs, "_make", make)
@@ -294,70 +299,61 @@ def runs(monkeypatch):
     return done
 
 
-@pytest.fixture
-def true_settings(monkeypatch, runs):
-    make = jobs._make
+def test_finished_cells_are_skipped_and_others_are_not(tmp_path, parts, runs, capsys):
+    asked = [Job("wishart"), Job("walk")]
+    assert reproduce.run_jobs(tmp_path, asked, parts) == 0
+    once = [("wishart", "fit"), ("wishart", "traces"), ("wishart", "joint"), ("wishart", "scores")]
+    once += [("walk", "fit"), ("walk", "scores")]
+    assert runs == once
+    assert reproduce.run_jobs(tmp_path, asked, parts) == 0
+    assert runs == once
+    assert "4 of 4 cells are done already" in capsys.readouterr().out
+    job_path(tmp_path, asked[0], "joint").unlink()
+    reproduce.run_jobs(tmp_path, asked, parts)
+    assert runs[len(once) :] == [("wishart", "fit"), ("wishart", "joint")]
 
-    def without_settings(cell, forecaster, parts, job):
-        result = make(cell, forecaster, parts, job)
-        return {key: value for key, value in result.items() if key not in ("settings", "provenance", "fit_seconds")}
 
-    monkeypatch.setattr(jobs, "_make", without_settings)
+@pytest.mark.parametrize("change", ["cut", "empty", "no JSON object", "a band less"])
+def test_a_broken_file_is_no_result(tmp_path, parts, runs, change):
+    job = Job("walk")
+    reproduce.run_jobs(tmp_path, [job], parts)
+    path = job_path(tmp_path, job, "scores")
+    text, content = path.read_text(), json.loads(path.read_text())
+    del content["bands"]["energy"]["2-6"]
+    broken = {"cut": text[: len(text) // 2], "empty": "", "no JSON object": "[]"}
+    path.write_text(broken.get(change, json.dumps(content)))
+    assert read_result(path) is None
+    reproduce.run_jobs(tmp_path, [job], parts)
+    assert runs == [("walk", "fit"), ("walk", "scores")] * 2
+    assert read_result(path) is not None
 
 
-@pytest.mark.usefixtures("true_settings")
-class TestWhatIsRun:
-    def test_finished_cells_are_skipped_and_others_are_not(self, tmp_path, parts, runs, capsys):
-        asked = [Job("wishart"), Job("walk")]
-        assert reproduce.run_jobs(tmp_path, asked, parts) == 0
-        once = [("wishart", "fit"), ("wishart", "traces"), ("wishart", "joint"), ("wishart", "scores")]
-        once += [("walk", "fit"), ("walk", "scores")]
-        assert runs == once
-        assert reproduce.run_jobs(tmp_path, asked, parts) == 0
-        assert runs == once
-        assert "4 of 4 cells are done already" in capsys.readouterr().out
-        job_path(tmp_path, asked[0], "joint").unlink()
-        reproduce.run_jobs(tmp_path, asked, parts)
-        assert runs[len(once) :] == [("wishart", "fit"), ("wishart", "joint")]
-
-    @pytest.mark.parametrize("change", ["cut", "empty", "no JSON object", "a band less"])
-    def test_a_broken_file_is_no_result(self, tmp_path, parts, runs, change):
-        job = Job("walk")
+def test_other_settings_are_another_result(tmp_path, parts, runs):
+    for job in (Job("walk"), Job("walk", n_draws=10), Job("walk", is_validation=True)):
         reproduce.run_jobs(tmp_path, [job], parts)
-        path = job_path(tmp_path, job, "scores")
-        text, content = path.read_text(), json.loads(path.read_text())
-        del content["bands"]["energy"]["2-6"]
-        broken = {"cut": text[: len(text) // 2], "empty": "", "no JSON object": "[]"}
-        path.write_text(broken.get(change, json.dumps(content)))
-        assert read_result(path) is None
-        reproduce.run_jobs(tmp_path, [job], parts)
-        assert runs == [("walk", "fit"), ("walk", "scores")] * 2
-        assert read_result(path) is not None
+    assert len(runs) == 6
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["validation-walk.json", "walk.json"]
 
-    def test_other_settings_are_another_result(self, tmp_path, parts, runs):
-        for job in (Job("walk"), Job("walk", n_draws=10), Job("walk", is_validation=True)):
-            reproduce.run_jobs(tmp_path, [job], parts)
-        assert len(runs) == 6
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["validation-walk.json", "walk.json"]
 
-    def test_what_was_made_before_a_failure_stays_and_other_jobs_go_on(self, tmp_path, parts, runs, capsys):
-        assert reproduce.run_jobs(tmp_path, [Job("diagonal"), Job("walk")], parts) == 1
-        assert "failed: MemoryError: too many draws at once" in capsys.readouterr().out
-        assert sorted(p.name for p in tmp_path.iterdir()) == [
-            "joint-diagonal.json",
-            "traces-diagonal.json",
-            "walk.json",
-        ]
-        runs.clear()
-        reproduce.run_jobs(tmp_path, [Job("diagonal")], parts)
-        assert runs == [("diagonal", "fit"), ("diagonal", "scores")]
+def test_what_was_made_before_a_failure_stays_and_other_jobs_go_on(tmp_path, parts, runs, capsys):
+    assert reproduce.run_jobs(tmp_path, [Job("diagonal"), Job("walk")], parts) == 1
+    assert "failed: MemoryError: too many draws at once" in capsys.readouterr().out
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "joint-diagonal.json",
+        "traces-diagonal.json",
+        "walk.json",
+    ]
+    runs.clear()
+    reproduce.run_jobs(tmp_path, [Job("diagonal")], parts)
+    assert runs == [("diagonal", "fit"), ("diagonal", "scores")]
 
-    def test_the_exit_code_tells_of_failures_and_the_page_is_written_all_the_same(self, tmp_path, small, runs, capsys):
-        assert reproduce.main(tmp_path, models=["diagonal"]) == 1
-        assert "13 cells are missing" in capsys.readouterr().out
-        assert (tmp_path / "report" / "index.html").exists()
-        assert reproduce.main(tmp_path, models=["walk"], is_validation=True) == 0
-        assert "Validation" in (tmp_path / "report-validation" / "index.html").read_text()
+
+def test_the_exit_code_tells_of_failures_and_the_page_is_written_all_the_same(tmp_path, small, runs, capsys):
+    assert reproduce.main(tmp_path, models=["diagonal"]) == 1
+    assert "13 cells are missing" in capsys.readouterr().out
+    assert (tmp_path / "report" / "index.html").exists()
+    assert reproduce.main(tmp_path, models=["walk"], is_validation=True) == 0
+    assert "Validation" in (tmp_path / "report-validation" / "index.html").read_text()
 
 
 # --- tables ----------------------------------------------------------------------------------

@@ -88,11 +88,12 @@ class Job:
         return plain({"options": options, **ours, **self._extent(cell, parts)})
 
     def _extent(self, cell: str, parts: Parts) -> dict[str, Any]:
-        return {
+        extents: dict[str, dict[str, Any]] = {
             "scores": {"n_windows": parts.n_windows, "n_draws": self.n_draws},
             "traces": {"n_paths": N_PATHS},
             "joint": {"pair": PAIR, "hours": HOURS, "n_draws": self.n_draws},
-        }[cell]
+        }
+        return extents[cell]
 
 
 def label_of(name: str) -> str:
