@@ -35,6 +35,7 @@ td { white-space: nowrap; }
 th { vertical-align: bottom; border-bottom: 2px solid #888; min-width: 3rem; }
 th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: #fff; min-width: 6.5rem; }
 .panels { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(17rem, 100%), 1fr)); gap: .5rem; }
+.single { max-width: 52rem; }
 img { width: 100%; height: auto; display: block; }
 .note { color: #555; font-size: .9rem; }
 """
@@ -68,6 +69,11 @@ def html_image(figure: Figure, description: str) -> str:
 def html_panels(images: Iterable[str]) -> str:
     """Images side by side, as many in a row as the window has room for."""
     return '<div class="panels">\n' + "\n".join(images) + "\n</div>"
+
+
+def html_single(image: str) -> str:
+    """An image by itself, no wider than is good to look at."""
+    return f'<div class="single">{image}</div>'
 
 
 def html_paragraph(text: str, is_note: bool = False) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator
 from scipy.stats import gaussian_kde
 
 from ... import plotting
@@ -20,6 +21,9 @@ SHARES = (0.5, 0.9)
 N_GRID = 80
 # Curves that are this many times as high as that of the base leave the picture.
 HIGHEST_RATIO = 1.6
+# Log densities down to minus this are drawn to scale, lower ones by their logarithm: a model may be off by thousands.
+LINEAR_BELOW = 100.0
+LOG_DENSITY_TICKS = (-100_000, -20_000, -5000, -2000, -1000, -500, -200, -100, -50, 0, 50)
 HOUR_SCORES = {"crps": "CRPS", "energy": "energy score"}
 
 
@@ -39,12 +43,22 @@ def trace_figure(results: Results) -> Figure:
         lower.plot(hours, mixture, color=shown.colour, linewidth=1.5)
     upper.set_title("mean over simulated paths of their log densities, ± 2 standard errors (the paper's figure)")
     lower.set_title("log of the mean density over the paths (the mixture)")
-    lower.set_xlabel("hour of the forecast")
     for ax in (upper, lower):
+        ax.set_yscale("symlog", linthresh=LINEAR_BELOW)
+        ax.yaxis.set_major_locator(FixedLocator(LOG_DENSITY_TICKS))
+        ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}".replace("-", "−"))
         ax.set_ylabel("log density of the observed row")
         ax.title.set_fontsize(10)
+        ax.grid(axis="y", alpha=0.3)
+    _hour_axis(lower)
     upper.legend(loc="lower left", fontsize=9)
     return figure
+
+
+def _hour_axis(ax: Axes) -> None:
+    ax.set_xticks([1, 6, 12, 18, 24, 30, 36, 42, 48])
+    ax.set_xlim(0.5, 48.5)
+    ax.set_xlabel("hour of the forecast")
 
 
 def joint_figure(results: Results) -> Figure:
@@ -67,10 +81,13 @@ def _draw_joint(series: list[str], hour: dict[str, Any], model: str, ax: Axes) -
     draws = np.array(hour["draws"], float)
     x, y, density, levels = contours(draws)
     plotting.plot_contours(x, y, density, levels, colour=MODELS[model].colour, ax=ax)
-    ax.plot(*draws, linestyle="none", marker=".", markersize=1.5, alpha=0.5, color=MODELS[model].colour, zorder=0)
+    # As pixels: thousands of dots would make the largest part of the page.
+    dots = {"marker": ".", "markersize": 1.5, "alpha": 0.5, "zorder": 0, "rasterized": True}
+    ax.plot(*draws, linestyle="none", color=MODELS[model].colour, **dots)
     ax.plot(*hour["observed"], linestyle="none", marker="x", markersize=9, markeredgewidth=2, color="black")
     name = f"hour {hour['hour']}" if hour["hour"] > 1 else "one hour ahead"
-    ax.set_title(f"{MODELS[model].label}, {name}: correlation {hour['correlation']:.2f}", fontsize=10)
+    correlation = f"{hour['correlation']:.2f}".replace("-", "−")
+    ax.set_title(f"{MODELS[model].label}, {name}: correlation {correlation}", fontsize=10)
     ax.set_xlabel(f"{series[0].split()[0]}, °C")
     ax.set_ylabel(f"{series[1].split()[0]}, °C")
 
@@ -105,7 +122,7 @@ def hour_figure(results: Results) -> Figure:
         ax.set_ylabel(name if base is None else f"{name} / that of VAR(24)")
         if base is not None and ax.get_ylim()[1] > HIGHEST_RATIO:
             ax.set_ylim(top=HIGHEST_RATIO)
-    panels[-1].set_xlabel("hour of the forecast")
+    _hour_axis(panels[-1])
     if panels[0].lines:
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=9)
     return figure

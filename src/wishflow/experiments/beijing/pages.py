@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from matplotlib.figure import Figure
 
 import wishflow as wf
@@ -29,8 +30,8 @@ SCORE_NOTE = (
     "Four numbers are means over 1, 2–6, 7–24 and 25–48 hours ahead. Log density: joint over the series, of the first "
     "hour; the mixture over the draws of the model's transition densities, higher is better. CRPS (mean over the "
     "series) and energy score: fair estimators, lower is better; “measured cells” leaves interpolated ones out. "
-    "Coverage: share of cells inside central 80 % intervals; 0.80 is right. Rows marked “published” repeat numbers "
-    "printed before this run."
+    "Coverage: share of cells inside central 80 % intervals; 0.80 is right. Rows marked “published”, if any, repeat "
+    "numbers of the test year printed before this run."
 )
 DIFFERENCE_NOTE = (
     "Score of a window minus that of VAR(24) in the same window: mean ± standard error over the windows. Below 0 is "
@@ -43,7 +44,8 @@ TRACE_NOTES = (
     "over the paths ± 2 standard errors. This is what the paper's figure shows, with one difference: the paper adds "
     "the noise of the step to the path and then scores with that noise again; here it is counted once.",
     "Below: the log of the mean density over the same paths, the score of the forecast itself. A path far from what "
-    "came drags the mean of logs down, and hardly touches the mixture. The paper has 34 columns, calendar and repeated "
+    "came drags the mean of logs down, and hardly touches the mixture. Heights are drawn to scale down to −100 and by "
+    "their logarithm below. The paper has 34 columns, calendar and repeated "
     "ones among them; the heights are not comparable with its own.",
 )
 JOINT_NOTE = (
@@ -60,7 +62,7 @@ def write_outputs(folder: Path, is_validation: bool = False) -> Path:
     results = read_results(folder, is_validation)
     place = folder / ("report-validation" if is_validation else "report")
     place.mkdir(parents=True, exist_ok=True)
-    _write(place / "scores.csv", tables.score_frame(results).to_csv(index=False))
+    _write(place / "scores.csv", tables.score_frame(results, not is_validation).to_csv(index=False))
     _write(place / "tables.md", markdown(results, is_validation))
     drawn = all_figures(results)
     for name, figure in drawn.items():
@@ -85,7 +87,7 @@ def all_figures(results: Results) -> dict[str, Figure]:
 def markdown(results: Results, is_validation: bool = False) -> str:
     """All tables as one Markdown page."""
     parts = [f"# {TITLE}", PARTS_NOTES[is_validation], *missing_note(results)]
-    parts += ["## Rolling comparison", SCORE_NOTE, report.markdown_table(tables.score_table(results))]
+    parts += ["## Rolling comparison", SCORE_NOTE, report.markdown_table(_scores(results, is_validation))]
     differences = tables.difference_table(results)
     if len(differences):
         parts += ["## Differences to VAR(24)", DIFFERENCE_NOTE, report.markdown_table(differences)]
@@ -98,7 +100,7 @@ def page(results: Results, is_validation: bool, drawn: dict[str, Figure]) -> str
     """All tables and figures as one HTML page."""
     parts = [report.html_paragraph(text) for text in (PARTS_NOTES[is_validation], *missing_note(results))]
     parts += [report.html_heading("Rolling comparison"), report.html_paragraph(SCORE_NOTE, is_note=True)]
-    parts += [report.html_table(tables.score_table(results))]
+    parts += [report.html_table(_scores(results, is_validation))]
     differences = tables.difference_table(results)
     if len(differences):
         parts += [report.html_heading("Differences to VAR(24)"), report.html_paragraph(DIFFERENCE_NOTE, is_note=True)]
@@ -111,9 +113,15 @@ def page(results: Results, is_validation: bool, drawn: dict[str, Figure]) -> str
     return report.html_page(TITLE, parts)
 
 
+def _scores(results: Results, is_validation: bool) -> pd.DataFrame:
+    """Published numbers are those of the test year."""
+    return tables.score_table(results, has_published=not is_validation)
+
+
 def _figure(title: str, figure: Figure, *notes: str) -> list[str]:
     texts = [report.html_paragraph(note, is_note=True) for note in notes]
-    return [report.html_heading(title), *texts, report.html_image(figure, f"{title}: {notes[0]}")]
+    image = report.html_image(figure, f"{title}: {notes[0]}")
+    return [report.html_heading(title), *texts, report.html_single(image)]
 
 
 def missing_note(results: Results) -> list[str]:

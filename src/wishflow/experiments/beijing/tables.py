@@ -29,7 +29,7 @@ BASE = "var24"
 MISSING, NO_NUMBER, NOT_FINITE = "missing", "–", "not finite"
 
 
-def score_frame(results: Results) -> pd.DataFrame:
+def score_frame(results: Results, has_published: bool = True) -> pd.DataFrame:
     """Every score in every band for every row of the table, with the published number as printed."""
     rows: list[tuple[Any, ...]] = []
     for name in row_names(results):
@@ -41,7 +41,8 @@ def score_frame(results: Results) -> pd.DataFrame:
             for band, text in zip(BANDS, printed, strict=True):
                 value = None if result is None else result["bands"][score][band]
                 rows.append((name, score, band, _number(value), text))
-    return pd.DataFrame(rows, columns=["model", "score", "hours", "value", "published"])
+    frame = pd.DataFrame(rows, columns=["model", "score", "hours", "value", "published"])
+    return frame if has_published else frame.drop(columns="published")
 
 
 def _number(value: float | None) -> float:
@@ -54,10 +55,11 @@ def row_names(results: Results) -> list[str]:
     return [name for pair in names for name in pair if name in MODELS or ("scores", name) in results]
 
 
-def score_table(results: Results, is_whole: bool = True) -> pd.DataFrame:
+def score_table(results: Results, is_whole: bool = True, has_published: bool = True) -> pd.DataFrame:
     """One row for each model, scores in the bands 1, 2–6, 7–24 and 25–48 hours with a stroke between them.
 
-    Rivals are followed by their published numbers. Without `is_whole` models without a result are left out.
+    With `has_published` rivals are followed by their published numbers. Without `is_whole` models that have no result
+    are left out.
     """
     rows = []
     for name in row_names(results):
@@ -65,7 +67,7 @@ def score_table(results: Results, is_whole: bool = True) -> pd.DataFrame:
         if result is None and not is_whole:
             continue
         rows.append(_missing_row(name) if result is None else _row(name, result))
-        if is_published(name):
+        if has_published and is_published(name):
             rows.append(_published_row(name))
     return pd.DataFrame(rows, columns=["model", LOG_DENSITY, *SCORE_NAMES.values(), SECONDS])
 
