@@ -160,3 +160,12 @@ def test_the_colours_of_the_models_can_be_told_apart(kind):
     seen = {name: lab(colour, BLINDNESS[kind]) for name, colour in plotting.MODEL_COLOURS.items()}
     for (a, first), (b, second) in itertools.combinations(seen.items(), 2):
         assert np.linalg.norm(first - second) > 10.0, f"{a} and {b} look alike with {kind}"
+
+
+def test_contours_are_shaded_between_rising_levels(ax):
+    x, y = np.linspace(-3, 3, 31), np.linspace(-2, 2, 21)
+    density = np.exp(-0.5 * (x[None] ** 2 + y[:, None] ** 2))
+    plotting.plot_contours(x, y, density, [0.2, 0.6], ax=ax)
+    assert len(ax.collections) == 3  # two shades and the lines
+    with pytest.raises(DataError, match="rows along y"):
+        plotting.plot_contours(x, y, density.T, [0.2, 0.6], ax=ax)

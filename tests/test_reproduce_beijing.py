@@ -153,6 +153,13 @@ def test_windows_follow_each_other_and_start_from_what_came(parts):
     np.testing.assert_allclose(found["windows"]["crps"]["1"], expected)
 
 
+def test_cells_that_were_not_measured_are_found_at_their_hours(parts):
+    """Row 205 is hour 6 of the first window, row 250 hour 3 of the second: only there do the two scores differ."""
+    found = protocol.roll(RandomWalk().fit(parts.train), parts, n_draws=60)["by_hour"]
+    differ = ~np.isclose(found["crps"], found["crps_observed"], rtol=1e-12)
+    assert np.flatnonzero(differ).tolist() == [2, 5]
+
+
 # --- models and jobs -------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """Nothing in the tables is typed by hand."""
 
 from benchmarks import tables
+from wishflow.experiments.beijing.results import read_result
 
 
 def test_tables_say_what_the_result_files_say():
@@ -16,3 +17,10 @@ def test_every_result_says_where_it_comes_from():
         assert source["commit"] not in ("", "unknown")
         assert source["versions"]["jax"] and source["device"]
         assert len(result["splits"]) == 20
+
+
+def test_results_of_beijing_are_complete_and_say_where_they_come_from():
+    for path in (tables.ROOT / "results" / "beijing").glob("*.json"):
+        result = read_result(path)
+        assert result is not None, f"{path.name} is not what a finished cell writes"
+        assert result["provenance"]["commit"] not in ("", "unknown")

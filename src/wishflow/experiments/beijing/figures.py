@@ -82,7 +82,7 @@ def _draw_joint(series: list[str], hour: dict[str, Any], model: str, ax: Axes) -
     x, y, density, levels = contours(draws)
     plotting.plot_contours(x, y, density, levels, colour=MODELS[model].colour, ax=ax)
     # As pixels: thousands of dots would make the largest part of the page.
-    dots = {"marker": ".", "markersize": 1.5, "alpha": 0.5, "zorder": 0, "rasterized": True}
+    dots: dict[str, Any] = {"marker": ".", "markersize": 1.5, "alpha": 0.5, "zorder": 0, "rasterized": True}
     ax.plot(*draws, linestyle="none", color=MODELS[model].colour, **dots)
     ax.plot(*hour["observed"], linestyle="none", marker="x", markersize=9, markeredgewidth=2, color="black")
     name = f"hour {hour['hour']}" if hour["hour"] > 1 else "one hour ahead"

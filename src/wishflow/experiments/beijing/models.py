@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 import wishflow as wf
 
-from ... import metrics
+from ... import metrics, plotting
 from ...forecast import Forecast
 from ..rivals import RandomWalk, VectorAutoregression
 
@@ -51,12 +51,12 @@ MODELS = {
     "var3": _var(3, "--"),
     "var24": _var(24, "-"),
     "wishart_state": _ours("Wishart, white noise by state", "#CC79A7", white_noise="state"),
-    "wishart": _ours("Wishart (diffWGP)", "#D55E00"),
+    "wishart": _ours("Wishart (diffWGP)", plotting.colour_of("diffWGP")),
     "diagonal_state": _ours("diagonal noise by state", "#56B4E9", diffusion="diagonal", white_noise="state"),
     "diagonal": _ours("diagonal noise", "#0072B2", diffusion="diagonal"),
     "nodrift": _ours("no drift", "#009E73", drift="none", lags=1),
     "linear": _ours("Wishart, linear drift", "#E69F00", drift="linear"),
-    "rollout": _ours("Wishart, the paper's objective", "#D55E00", ":", **ROLLOUT),
+    "rollout": _ours("Wishart, the paper's objective", plotting.colour_of("diffWGP"), ":", **ROLLOUT),
 }
 
 
