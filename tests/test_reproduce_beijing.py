@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import io
 import json
 import re
 
@@ -11,10 +12,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from rich.console import Console
 from typer.testing import CliRunner
 
 from benchmarks import tables as documents
 from wishflow import datasets, metrics, report
+from wishflow.callbacks import ChunkEvent
 from wishflow.cli import app
 from wishflow.errors import DatasetError, OptionError
 from wishflow.experiments.beijing import figures, jobs, pages, protocol, published, reproduce, tables
@@ -29,6 +32,7 @@ from wishflow.experiments.beijing.results import (
     read_results,
     result_path,
 )
+from wishflow.experiments.progress import SuiteProgress
 from wishflow.experiments.rivals import RandomWalk
 from wishflow.files import write_json_atomic
 from wishflow.forecast import Forecast
@@ -353,6 +357,25 @@ def test_what_was_made_before_a_failure_stays_and_other_jobs_go_on(tmp_path, par
     runs.clear()
     reproduce.run_jobs(tmp_path, [Job("diagonal")], parts)
     assert runs == [("diagonal", "fit"), ("diagonal", "scores")]
+
+
+def test_the_bar_moves_with_fits_and_ends_with_the_rolling_comparison():
+    """A job of one member is two units of work, the fit and the comparison; that of a rival one."""
+    ours, rival = Job("wishart"), Job("walk")
+    work = {job: float(job.n_fits) for job in (ours, rival)}
+    shown = SuiteProgress(work, Console(file=io.StringIO(), force_terminal=True, width=200))
+    shown.begin(ours)
+    ticks = []
+    for step in (5, 10):
+        shown.on_chunk(ChunkEvent("series", step, 10, {"bound": np.array([-1.0])}, 1.0, 0, 1))
+        ticks.append(shown.ticks)
+    shown.on_end()
+    shown.finish("done")
+    ticks.append(shown.ticks)
+    shown.begin(rival)
+    shown.finish("done")
+    shown.close()
+    assert [*ticks, shown.ticks] == [166, 333, 666, 1000]
 
 
 def test_the_exit_code_tells_of_failures_and_the_page_is_written_all_the_same(tmp_path, small, runs, capsys):

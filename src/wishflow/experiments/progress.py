@@ -13,7 +13,7 @@ from rich.console import Console
 from ..callbacks import Callback, ChunkEvent, ProgressBar, clock
 
 N_TICKS = 1000
-LAST_PHASES = ("fit", "flow")
+LAST_PHASES = ("fit", "flow", "series")
 
 
 class Cell(Protocol):
@@ -38,6 +38,7 @@ class SuiteProgress(Callback):
         self.n_cells, self.done, self.ticks = 0, 0.0, -1
         self.n_fits = 0
         self.shares: dict[int, float] = {}
+        self.event: ChunkEvent | None = None
 
     # --- what the suite calls ---
 
@@ -72,7 +73,9 @@ class SuiteProgress(Callback):
         share = event.step / event.n_steps if event.phase in LAST_PHASES else 0.0
         self.shares[event.model_index] = share
         if self.cell is not None and self.console.is_terminal:
-            self._draw(self.cell, event)
+            self.event = event
+            part = (self.n_fits + sum(self.shares.values())) / self.cell.n_fits
+            self._draw(self.cell, event, self.done + part * self.work[self.cell])
 
     def on_end(self) -> None:
         """One call of `fit` or `fit_many` is over; a cell may take several."""
@@ -81,9 +84,8 @@ class SuiteProgress(Callback):
 
     # --- inside ---
 
-    def _draw(self, cell: Cell, event: ChunkEvent) -> None:
-        part = (self.n_fits + sum(self.shares.values())) / cell.n_fits
-        ticks = int(N_TICKS * (self.done + part * self.work[cell]) / self.total)
+    def _draw(self, cell: Cell, event: ChunkEvent, done: float) -> None:
+        ticks = int(N_TICKS * done / self.total)
         if ticks == self.ticks:
             return
         self.ticks = ticks
@@ -96,8 +98,10 @@ class SuiteProgress(Callback):
 
     def _close(self, text: str) -> None:
         assert self.cell is not None
-        self.n_cells += 1
         self.done += self.work[self.cell]
+        if self.event is not None:  # work after the last chunk, such as scoring, is done too
+            self._draw(self.cell, self.event, self.done)
+        self.n_cells += 1
         self.say(f"[{self.n_cells} of {len(self.work)}] {self.cell.title}: {text}; about {clock(self.left())} left")
 
     def left(self) -> float:
