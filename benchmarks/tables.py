@@ -92,6 +92,32 @@ def beijing_table() -> str:
     return markdown_table(score_table(results, is_whole=False)) if has_scores else "Not measured yet."
 
 
+def recovery_table() -> str:
+    """Median relative error of Σ̄ on known SDEs."""
+    sdes = json.loads((ROOT / "results" / "recovery.json").read_text())["sdes"]
+    ways = list(next(iter(sdes.values())))
+    lines = ["| SDE | " + " | ".join(ways) + " |", "|---" * (len(ways) + 1) + "|"]
+    for name, found in sdes.items():
+        lines.append(f"| {name} | " + " | ".join(f"{found[way]['median_error']:.1%}" for way in ways) + " |")
+    return "\n".join(lines)
+
+
+def latent_table() -> str:
+    """The latent model beside others on a noisy view of a small state."""
+    models = json.loads((ROOT / "results" / "latent.json").read_text())["models"]
+    lines = [
+        "| model | log density of a row | CRPS, 1 step | CRPS, 24 steps | seconds to fit |",
+        "|---|---|---|---|---|",
+    ]
+    for name, found in models.items():
+        others = [f"{found[key]:{form}}" if key in found else "" for key, form in LATENT_COLUMNS]
+        lines.append(f"| {name} | {found['log_density']:.3f} | " + " | ".join(others) + " |")
+    return "\n".join(lines)
+
+
+LATENT_COLUMNS = (("crps_1", ".3f"), ("crps_24", ".3f"), ("seconds", ".0f"))
+
+
 def tuning_table() -> str:
     """What was tried on validation parts, in the order it was tried."""
     lines = ["| data | model | splits | settings that differ from the rule of that time | log density, validation |"]
@@ -128,6 +154,8 @@ PARTS = {
     "sources": sources,
     "tuning": tuning_table,
     "beijing": beijing_table,
+    "recovery": recovery_table,
+    "latent": latent_table,
 }
 
 

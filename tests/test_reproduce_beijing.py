@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 from rich.console import Console
+from scipy.stats import norm
 from typer.testing import CliRunner
 
 from benchmarks import tables as documents
@@ -22,7 +23,7 @@ from wishflow.cli import app
 from wishflow.errors import DatasetError, OptionError
 from wishflow.experiments.beijing import figures, jobs, pages, protocol, published, reproduce, tables
 from wishflow.experiments.beijing.jobs import Job
-from wishflow.experiments.beijing.models import MODELS, Ensemble
+from wishflow.experiments.beijing.models import MODELS, Ensemble, Standardised, transform_of_pollutants
 from wishflow.experiments.beijing.protocol import BANDS, HORIZON
 from wishflow.experiments.beijing.results import (
     SCORES,
@@ -210,6 +211,23 @@ def test_a_copy_moves_on_without_the_original(ensemble):
     both, y = ensemble
     copy.copy(both).update(y)
     assert [member.seen for member in both.members] == [0, 0]
+
+
+def test_standardised_forecasts_are_those_of_the_data_in_other_units():
+    """Draws by (y − mean)/sd, densities by the Jacobian: N(level, 1) becomes N((level − mean)/sd, 1/sd²)."""
+    index = pd.date_range("2016-01-01", periods=4, freq="h")
+    mean, sd = pd.Series([1.0, 2.0], ["a", "b"]), pd.Series([0.5, 4.0], ["a", "b"])
+    member = Member(3.0, index)
+    found = Standardised(member, mean, sd).forecast(4, n_draws=10)
+    np.testing.assert_allclose(mean.to_numpy() + sd.to_numpy() * found.samples.values, member.forecast(4).samples)
+    z = pd.DataFrame([[0.3, -0.2]] * 4, index, ["a", "b"])
+    expected = norm.logpdf([0.3, -0.2], (3.0 - mean) / sd, 1.0 / sd).sum()
+    np.testing.assert_allclose(found.log_prob(z), expected)
+
+
+def test_concentrations_are_transformed_and_the_weather_is_not():
+    columns = ["Shunyi PM2.5", "Tiantan O3", "Shunyi TEMP", "Tiantan RAIN"]
+    assert transform_of_pollutants("log1p", columns) == {"Shunyi PM2.5": "log1p", "Tiantan O3": "log1p"}
 
 
 def test_jobs_make_the_figures_of_the_paper_and_the_scores():

@@ -106,7 +106,8 @@ def fit(job: Job, parts: Parts, callbacks: Any = None) -> Any:
     """The fitted model, at the end of the training part. Rivals know no missing values: they get all entries."""
     if not job.is_ours:
         return job.estimator().fit(parts.train)
-    forecaster = fit_ours(with_holes(parts.train, job.missing), job.options, job.n_members, callbacks)
+    train = with_holes(parts.train, job.missing)
+    forecaster = fit_ours(parts, train, job.options, job.n_members, callbacks)
     return forecaster.update(parts.train.iloc[-N_COMPLETE:]) if job.missing else forecaster
 
 

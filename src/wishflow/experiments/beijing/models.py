@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import wishflow as wf
 from ... import metrics, plotting
 from ...forecast import Forecast
 from ..rivals import RandomWalk, VectorAutoregression
+from .protocol import Parts
 
 BASE = {"lags": 3, "rank": 15, "calendar": True}
 
@@ -60,10 +61,60 @@ MODELS = {
 }
 
 
+POLLUTANTS = ("PM2.5", "PM10", "SO2", "NO2", "CO", "O3")
+
+
+def transform_of_pollutants(name: str, columns: Iterable[str]) -> dict[str, str]:
+    """One transform for all concentrations, none for the weather."""
+    return {column: name for column in columns if column.split()[-1] in POLLUTANTS}
+
+
+class Standardised:
+    """A forecaster of the data's own units, seen in standardised ones: y = mean + sd · value.
+
+    Ours scale by themselves, so this changes nothing but for transforms, which need the data's own units.
+    """
+
+    def __init__(self, forecaster: wf.WishartForecaster, mean: pd.Series, sd: pd.Series) -> None:
+        self.forecaster, self.mean, self.sd = forecaster, mean, sd
+
+    def __copy__(self) -> Standardised:
+        return Standardised(copy.copy(self.forecaster), self.mean, self.sd)
+
+    @property
+    def end_(self) -> Any:
+        return self.forecaster.end_
+
+    @property
+    def history_(self) -> pd.DataFrame:
+        return self.forecaster.history_
+
+    def fit(self, y: pd.DataFrame) -> Standardised:
+        self.forecaster.fit(self._data_units(y))
+        return self
+
+    def update(self, y: pd.DataFrame, X: Any = None) -> Standardised:
+        self.forecaster.update(self._data_units(y), X)
+        return self
+
+    def forecast(self, fh: Any, X: Any = None, n_draws: int = 1000, random_state: Any = None) -> Forecast:
+        found = self.forecaster.forecast(fh, X, n_draws=n_draws, random_state=random_state)
+        mean, sd = self.mean.to_numpy(), self.sd.to_numpy()
+
+        def log_density(z: np.ndarray) -> np.ndarray:
+            return found.log_prob(mean + sd * z).to_numpy() + np.log(sd).sum()
+
+        return Forecast((found.samples.values - mean) / sd, found.index, found.columns, log_density)
+
+    def _data_units(self, z: pd.DataFrame) -> pd.DataFrame:
+        # Rounding may lead just below zero, where a logarithm takes nothing.
+        return z.mul(self.sd).add(self.mean).round(9)
+
+
 class Ensemble:
     """The equal mixture of forecasters that differ by their seeds; each gives its share of the draws."""
 
-    def __init__(self, members: Sequence[wf.WishartForecaster]) -> None:
+    def __init__(self, members: Sequence[Any]) -> None:
         self.members = list(members)
 
     def __copy__(self) -> Ensemble:
@@ -97,9 +148,9 @@ class Ensemble:
         return member.forecast(len(y), n_draws=1, random_state=seed).log_prob(y).to_numpy()
 
 
-def fit_ours(train: pd.DataFrame, options: Mapping[str, Any], n_members: int, callbacks: Any = None) -> Ensemble:
-    """Members with the seeds 0, 1, …, one after another."""
+def fit_ours(parts: Parts, train: pd.DataFrame, options: Mapping[str, Any], n_members: int, callbacks: Any) -> Ensemble:
+    """Members with the seeds 0, 1, …, one after another; `train` is in the standardised units of the parts."""
     made = [
         wf.WishartForecaster(**{"random_state": seed, **options, "callbacks": callbacks}) for seed in range(n_members)
     ]
-    return Ensemble([member.fit(train) for member in made])
+    return Ensemble([Standardised(member, parts.mean, parts.sd).fit(train) for member in made])

@@ -1,0 +1,66 @@
+"""The search for settings of the Beijing comparison, on October to December 2015 alone: one setting after another.
+
+    python -m benchmarks.tune_beijing JOBS.json OUT.jsonl --minutes 9
+
+JOBS.json is a list of {"model", "set": {option: value}, "members", "draws"}; an option `pollutants` stands for a
+transform of all concentrations. Each finished job is one line of OUT.jsonl; jobs that are there already are skipped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from wishflow.experiments.beijing.jobs import Job, run
+from wishflow.experiments.beijing.models import transform_of_pollutants
+from wishflow.experiments.beijing.protocol import Parts, load_parts
+
+SCORES = ("bands", "log_density_1", "bound_per_row", "fit_seconds", "total_seconds")
+
+
+def made(job: dict[str, Any], parts: Parts) -> Job:
+    changes = dict(job.get("set", {}))
+    if "pollutants" in changes:
+        changes["transform"] = transform_of_pollutants(changes.pop("pollutants"), parts.train.columns)
+    return Job(
+        job["model"],
+        is_validation=True,
+        n_draws=job.get("draws", 300),
+        n_members=job.get("members", 1),
+        changes=tuple(changes.items()),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("jobs", type=Path)
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--minutes", type=float, default=60.0)
+    options = parser.parse_args()
+    started, parts = time.perf_counter(), load_parts(is_validation=True)
+    lines = options.output.read_text().splitlines() if options.output.exists() else []
+    done = [json.loads(text)["job"] for text in lines]
+    for job in json.loads(options.jobs.read_text()):
+        if job in done:
+            continue
+        if time.perf_counter() - started > 60 * options.minutes:
+            print("out of time before", job, flush=True)
+            break
+        try:
+            (result,) = run(made(job, parts), parts)
+        except Exception:
+            traceback.print_exc()
+            continue
+        line = json.dumps({"job": job, **{name: result[name] for name in SCORES if name in result}})
+        with options.output.open("a") as file:
+            file.write(line + "\n")
+        bands = {name: [round(v, 4) for v in result["bands"][name].values()] for name in ("crps", "energy")}
+        print(json.dumps(job), round(result["log_density_1"], 3), bands, f"{result['fit_seconds']:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
