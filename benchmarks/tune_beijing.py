@@ -2,8 +2,9 @@
 
     python -m benchmarks.tune_beijing JOBS.json OUT.jsonl --minutes 9
 
-JOBS.json is a list of {"model", "set": {option: value}, "members", "draws"}; an option `pollutants` stands for a
-transform of all concentrations. Each finished job is one line of OUT.jsonl; jobs that are there already are skipped.
+JOBS.json is a list of {"model", "set": {option: value}, "members", "draws"}, specs as their JSON; the options
+`pollutants` and `rain` stand for transforms of all such columns. Each finished job is one line of OUT.jsonl; jobs that
+are there already are skipped.
 """
 
 from __future__ import annotations
@@ -15,17 +16,20 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from wishflow import specs
 from wishflow.experiments.beijing.jobs import Job, run
-from wishflow.experiments.beijing.models import transform_of_pollutants
+from wishflow.experiments.beijing.models import POLLUTANTS, transform_by_kind
 from wishflow.experiments.beijing.protocol import Parts, load_parts
 
+GROUPS = {"pollutants": POLLUTANTS, "rain": ("RAIN",)}
 SCORES = ("bands", "log_density_1", "bound_per_row", "fit_seconds", "total_seconds")
 
 
 def made(job: dict[str, Any], parts: Parts) -> Job:
-    changes = dict(job.get("set", {}))
-    if "pollutants" in changes:
-        changes["transform"] = transform_of_pollutants(changes.pop("pollutants"), parts.train.columns)
+    changes = {name: specs.from_json(value) for name, value in job.get("set", {}).items()}
+    transforms = {kinds: changes.pop(name) for name, kinds in GROUPS.items() if name in changes}
+    if transforms:
+        changes["transform"] = transform_by_kind(transforms, parts.train.columns)
     return Job(
         job["model"],
         is_validation=True,

@@ -23,7 +23,7 @@ from wishflow.cli import app
 from wishflow.errors import DatasetError, OptionError
 from wishflow.experiments.beijing import figures, jobs, pages, protocol, published, reproduce, tables
 from wishflow.experiments.beijing.jobs import Job
-from wishflow.experiments.beijing.models import MODELS, Ensemble, Standardised, transform_of_pollutants
+from wishflow.experiments.beijing.models import MODELS, POLLUTANTS, Ensemble, Standardised, transform_by_kind
 from wishflow.experiments.beijing.protocol import BANDS, HORIZON
 from wishflow.experiments.beijing.results import (
     SCORES,
@@ -225,9 +225,10 @@ def test_standardised_forecasts_are_those_of_the_data_in_other_units():
     np.testing.assert_allclose(found.log_prob(z), expected)
 
 
-def test_concentrations_are_transformed_and_the_weather_is_not():
+def test_columns_are_transformed_by_kind():
     columns = ["Shunyi PM2.5", "Tiantan O3", "Shunyi TEMP", "Tiantan RAIN"]
-    assert transform_of_pollutants("log1p", columns) == {"Shunyi PM2.5": "log1p", "Tiantan O3": "log1p"}
+    found = transform_by_kind({POLLUTANTS: "log1p", ("RAIN",): "sqrt"}, columns)
+    assert found == {"Shunyi PM2.5": "log1p", "Tiantan O3": "log1p", "Tiantan RAIN": "sqrt"}
 
 
 def test_jobs_make_the_figures_of_the_paper_and_the_scores():

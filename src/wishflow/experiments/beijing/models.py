@@ -64,9 +64,10 @@ MODELS = {
 POLLUTANTS = ("PM2.5", "PM10", "SO2", "NO2", "CO", "O3")
 
 
-def transform_of_pollutants(name: str, columns: Iterable[str]) -> dict[str, str]:
-    """One transform for all concentrations, none for the weather."""
-    return {column: name for column in columns if column.split()[-1] in POLLUTANTS}
+def transform_by_kind(choices: Mapping[tuple[str, ...], str], columns: Iterable[str]) -> dict[str, str]:
+    """One transform for all columns of some kinds ("Shunyi PM2.5" is of the kind "PM2.5"), none for the others."""
+    by_kind = {kind: name for kinds, name in choices.items() for kind in kinds}
+    return {column: by_kind[column.split()[-1]] for column in columns if column.split()[-1] in by_kind}
 
 
 class Standardised:
