@@ -66,7 +66,7 @@ class WishartForecaster(BaseForecaster):
         diffusion="wishart",
         white_noise="constant",
         rank=10,
-        columns="shared",
+        columns="independent",
         latent_dim=None,
         lags=1,
         calendar=False,

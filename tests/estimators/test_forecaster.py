@@ -1,6 +1,8 @@
 """`WishartForecaster`: frames in and out, irregular times, holes, panels, files, and laws of its forecasts."""
 
+import ast
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -348,3 +350,15 @@ def test_steps_of_several_months(y, stamps):
     frame = y.iloc[:60].set_axis(stamps[:60])
     model = wf.WishartForecaster(lags=2, **SMALL).fit(frame.iloc[:50])
     assert model.forecast(3, n_draws=5).index.equals(stamps[50:53])
+
+
+def test_the_adapter_of_sktime_has_the_same_options():
+    """Read from its source, because sktime itself is not always there."""
+    source = Path(wf.__file__).with_name("sktime.py").read_text(encoding="utf-8")
+    inits = [
+        node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef) and node.name == "__init__"
+    ]
+    (init,) = inits
+    names = [argument.arg for argument in init.args.args[1:]]
+    defaults = [ast.literal_eval(default) for default in init.args.defaults]
+    assert dict(zip(names, defaults, strict=True)) == wf.WishartForecaster().get_params(deep=False)
