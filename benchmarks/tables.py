@@ -133,6 +133,21 @@ def tuning_table() -> str:
     return "\n".join(lines)
 
 
+def beijing_tuning_table() -> str:
+    """What was tried on October to December 2015, in the order it was tried."""
+    lines = ["| model | settings that differ from the model's | log density, hour 1 | CRPS | 80 % coverage |"]
+    lines.append("|---|---|---|---|---|")
+    for path in sorted((ROOT / "results" / "tuning").glob("beijing-*.jsonl")):
+        for text in path.read_text().splitlines():
+            line = json.loads(text)
+            job, bands = line["job"], line["bands"]
+            settings = {**job.get("set", {}), **({"members": job["members"]} if "members" in job else {})}
+            changes = ", ".join(_setting(name, value) for name, value in settings.items()) or "none"
+            cells = [" / ".join(f"{v:.3f}" for v in bands[name].values()) for name in ("crps", "coverage_80")]
+            lines.append(f"| {job['model']} | {changes} | {line['log_density_1']:.2f} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def _setting(name: str, value: object) -> str:
     if isinstance(value, dict):  # a spec: its fields
         return ", ".join(_setting(key, part) for key, part in value.items() if key != "kind")
@@ -154,6 +169,7 @@ PARTS = {
     "sources": sources,
     "tuning": tuning_table,
     "beijing": beijing_table,
+    "tuning_beijing": beijing_tuning_table,
     "recovery": recovery_table,
     "latent": latent_table,
 }

@@ -17,7 +17,7 @@ from scipy.stats import norm
 from typer.testing import CliRunner
 
 from benchmarks import tables as documents
-from wishflow import datasets, metrics, report
+from wishflow import datasets, metrics, report, specs
 from wishflow.callbacks import ChunkEvent
 from wishflow.cli import app
 from wishflow.errors import DatasetError, OptionError
@@ -218,7 +218,7 @@ def test_standardised_forecasts_are_those_of_the_data_in_other_units():
     index = pd.date_range("2016-01-01", periods=4, freq="h")
     mean, sd = pd.Series([1.0, 2.0], ["a", "b"]), pd.Series([0.5, 4.0], ["a", "b"])
     member = Member(3.0, index)
-    found = Standardised(member, mean, sd).forecast(4, n_draws=10)
+    found = Standardised(member, mean, sd).forecast(4, n_draws=10, random_state=0)
     np.testing.assert_allclose(mean.to_numpy() + sd.to_numpy() * found.samples.values, member.forecast(4).samples)
     z = pd.DataFrame([[0.3, -0.2]] * 4, index, ["a", "b"])
     expected = norm.logpdf([0.3, -0.2], (3.0 - mean) / sd, 1.0 / sd).sum()
@@ -250,6 +250,7 @@ def test_settings_are_json_and_tell_jobs_apart(parts):
     assert json.loads(json.dumps(settings)) == settings
     assert settings["options"]["rank"] == 15 and settings["n_windows"] == N_WINDOWS
     others = [{"n_draws": 10}, {"n_members": 2}, {"missing": 0.1}, {"changes": (("rank", 3),)}, {"model": "diagonal"}]
+    others += [{"changes": (("diffusion", specs.Wishart(rank=3, unit_rows=False)),)}]
     for change in others:
         assert dataclasses.replace(job, **change).settings("scores", parts) != settings
     assert dataclasses.replace(job, n_draws=10).settings("traces", parts) == job.settings("traces", parts)

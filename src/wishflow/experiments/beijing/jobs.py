@@ -17,7 +17,7 @@ import wishflow as wf
 from ... import metrics
 from ...estimators.base import chosen_training
 from ...files import plain
-from ...specs import SERIES_PRESETS
+from ...specs import SERIES_PRESETS, Spec
 from ..provenance import provenance
 from .models import MODELS, Ensemble, fit_ours
 from .protocol import Parts, roll, with_holes
@@ -80,7 +80,11 @@ class Job:
     def settings(self, cell: str, parts: Parts) -> dict[str, Any]:
         """What a result must have been made with, as JSON."""
         estimator = self.estimator()
-        options = {k: v for k, v in estimator.get_params(deep=False).items() if k not in SILENT_OPTIONS}
+        options = {
+            name: value.to_json() if isinstance(value, Spec) else value
+            for name, value in estimator.get_params(deep=False).items()
+            if name not in SILENT_OPTIONS
+        }
         ours: dict[str, Any] = {}
         if self.is_ours:
             rule = chosen_training(estimator, SERIES_PRESETS, *parts.train.shape)
