@@ -11,7 +11,7 @@ from montecarlo import assert_moments
 
 import wishflow as wf
 from wishflow import specs
-from wishflow.fields.dynamic import Layout
+from wishflow.fields.dynamic import Layout, LinearDrift
 from wishflow.initialise import ridge_start
 from wishflow.models import dynamics
 from wishflow.models.dynamics import Start, simulate
@@ -174,7 +174,7 @@ def test_intervals_cover_what_they_say_on_data_simulated_from_the_model():
     rng = np.random.default_rng(0)
     model, _start = make_model(white_noise="state")
     field = spread(model, scale=0.5).field
-    field = eqx.tree_at(lambda f: f.linear.weights, field, jnp.asarray(-0.15 * np.eye(3)))
+    field = eqx.tree_at(lambda f: f.linear, field, LinearDrift.of(-0.15 * jnp.eye(3), jnp.zeros(3)))
     start = jnp.asarray(rng.normal(size=(1, 3)))
     _, before = simulate(jax.random.key(3), field.prepare(), start, jnp.ones(6000), jnp.zeros((6000, 0)))
     y = pd.DataFrame(np.asarray(before)[:, 0])

@@ -20,6 +20,7 @@ from .wishart import WishartValues
 
 # |log(Λ/λ)| stays below this: an unbounded exponent explodes in long simulations.
 WHITE_BOUND = 3.0
+LINEAR_STEP = 0.1
 
 
 class Layout(eqx.Module):
@@ -51,10 +52,18 @@ class Layout(eqx.Module):
 
 
 class LinearDrift(eqx.Module):
-    """W (x, lags, u) + b."""
+    """W (x, lags, u) + b, with W = `LINEAR_STEP` · raw: it starts at a regression, and Adam must not shake it."""
 
-    weights: Float[Array, "D K"]
+    raw: Float[Array, "D K"]
     constant: Float[Array, " D"]
+
+    @classmethod
+    def of(cls, weights: Float[Array, "D K"], constant: Float[Array, " D"]) -> LinearDrift:
+        return cls(jnp.asarray(weights) / LINEAR_STEP, jnp.asarray(constant))
+
+    @property
+    def weights(self) -> Float[Array, "D K"]:
+        return LINEAR_STEP * self.raw
 
     def __call__(self, X: Float[Array, "N K"]) -> Float[Array, "N D"]:
         return X @ self.weights.T.astype(X.dtype) + self.constant.astype(X.dtype)
