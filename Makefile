@@ -22,12 +22,13 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.jax_cache
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.5
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint format types
+.PHONY: help install demo test test-all bench lint format types
 
 help:
 	@echo "make demo      the models side by side on simulated data (figures in demo_output/)"
 	@echo "make test      the tests, without the slow ones"
 	@echo "make test-all  all tests"
+	@echo "make bench     training steps beside those of other libraries (environments in .bench/; ARGS=--quick)"
 	@echo "make lint      ruff (lint and format) and the type checker, changing nothing"
 	@echo "make format    let ruff repair and format the code"
 	@echo "make types     the type checker alone"
@@ -50,6 +51,9 @@ test: $(STAMP)
 
 test-all: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks.speed $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

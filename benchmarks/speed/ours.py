@@ -1,0 +1,267 @@
+"""Ours: the library's own bounds with a plain Adam step, so that the arithmetic is that of the peers.
+
+python -m benchmarks.speed.ours full      # a worker; or "structured", "diagonal": beyond equal arithmetic
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.flatten_util import ravel_pytree
+
+from wishflow.fields.dynamic import DynamicField, GPDrift, Layout, LinearDrift, WhiteNoise, WishartNoise
+from wishflow.fields.gp import GPField
+from wishflow.fields.wishart import WishartField
+from wishflow.inducing import POSTERIORS, AbstractPosterior, InducingBasis, SparseGP, WhitenedPosterior
+from wishflow.kernels import RBFKernel
+from wishflow.likelihoods import GaussianLikelihood
+from wishflow.models import DynamicsModel, FlowModel, SparseGPModel
+from wishflow.models.dynamics import simulate
+from wishflow.objectives import (
+    Batch,
+    SeriesBatch,
+    TransitionBatch,
+    WindowBatch,
+    negative_bound,
+    negative_rollout_bound,
+    negative_transition_bound,
+)
+from wishflow.parameters import Free, LowerTriangular, Positive, UnitRows
+from wishflow.runtime import compiler_options, computing
+
+from . import problem
+from .worker import Prepared, serve
+from .works import FLOW_TIME, LEARNING_RATE, Work
+
+PACKAGES = ("wishflow", "jax", "jaxlib", "equinox", "optax", "numpy")
+VALUE_KEY = 7
+
+# --- models --------------------------------------------------------------------------------------
+
+
+def _basis(start: problem.GPStart) -> InducingBasis:
+    kernel = RBFKernel(Positive.of(start.variance), Positive.of(start.lengthscale), start.Z.shape[1])
+    return InducingBasis.of(kernel, start.Z, problem.JITTER)
+
+
+def _posterior(start: problem.GPStart, form: str) -> AbstractPosterior:
+    """q at the common starting point; the cheaper forms cannot hold its covariance and start at the prior's."""
+    if form == "full":
+        return WhitenedPosterior(jnp.asarray(start.mean), LowerTriangular.of(jnp.asarray(start.sqrt)))
+    return eqx.tree_at(lambda q: q.mean, POSTERIORS[form].prior(*start.mean.shape), jnp.asarray(start.mean))
+
+
+def _regression_model(work: Work, form: str) -> SparseGPModel | FlowModel:
+    start = problem.output_start(work)
+    # The output of a flow is a full q in the library, whatever the form of the field's.
+    output = SparseGP(_basis(start), _posterior(start, "full"))
+    likelihood = GaussianLikelihood(Positive.of([problem.NOISE_VARIANCE]))
+    if work.kind == "svgp":
+        return SparseGPModel(output, likelihood)
+    field = problem.field_start(work)
+    basis, posterior = _basis(field.gp), _posterior(field.gp, form)
+    if work.diffusion == "gp":
+        return FlowModel(output, likelihood, GPField(basis, posterior, False), FLOW_TIME, work.n_steps, False, True)
+    drift, scale, is_shared = jnp.asarray(field.drift_mean), UnitRows(jnp.asarray(field.scale)), _is_shared(work)
+    wishart = WishartField(basis, drift, posterior, scale, None, work.dof, is_shared, False)
+    return FlowModel(output, likelihood, wishart, FLOW_TIME, work.n_steps, False, True)
+
+
+def _is_shared(work: Work) -> bool:
+    return work.columns == "shared"
+
+
+def _series_model(work: Work, form: str) -> DynamicsModel:
+    start = problem.field_start(work)
+    noise = WishartNoise(_posterior(start.gp, form), Free(jnp.asarray(start.scale)), work.dof, _is_shared(work))
+    return DynamicsModel(
+        DynamicField(
+            _basis(start.gp),
+            LinearDrift(jnp.asarray(start.linear), jnp.asarray(start.constant)),
+            GPDrift(jnp.asarray(start.drift_mean), Positive.of(start.amplitude)),
+            noise,
+            WhiteNoise(Positive.of(start.white), None, None),
+            Layout(work.dim, 1, 0),
+        )
+    )
+
+
+def build(work: Work, form: str) -> Any:
+    """The model at the common starting point; an SVGP in float32 is float32 throughout."""
+    model = (_regression_model if work.kind in ("svgp", "flow") else _series_model)(work, form)
+    if work.kind != "svgp":
+        return model
+    return jax.tree.map(lambda leaf: leaf.astype(work.dtype) if eqx.is_inexact_array(leaf) else leaf, model)
+
+
+# --- bounds --------------------------------------------------------------------------------------
+
+
+def batches(work: Work) -> list[Any]:
+    """The common batches as the library's own."""
+    makers = {"svgp": _rows, "flow": _rows, "rollout": _windows, "transition": _transitions, "forecast": _starts}
+    return [makers[work.kind](work, arrays) for arrays in problem.batches(work)]
+
+
+def _rows(work: Work, arrays: dict[str, np.ndarray]) -> Batch:
+    dtype = work.dtype if work.kind == "svgp" else "float64"
+    n_data = jnp.asarray(problem.n_data(work), dtype)
+    return Batch(jnp.asarray(arrays["X"], dtype), jnp.asarray(arrays["y"], dtype), jnp.ones(work.rows, dtype), n_data)
+
+
+def _windows(work: Work, arrays: dict[str, np.ndarray]) -> SeriesBatch:
+    y = jnp.asarray(arrays["y"])
+    ticks = y.shape[:2]
+    start = jnp.asarray(arrays["start"])
+    is_known, is_seen, is_scored = (jnp.ones(shape, bool) for shape in (start.shape, y.shape, ticks))
+    h, u, n_data = jnp.ones(ticks), jnp.zeros((*ticks, 0)), jnp.asarray(float(problem.n_data(work)))
+    windows = WindowBatch(start, is_known, h, u, y, is_seen, is_scored, jnp.ones(work.rows), n_data)
+    return SeriesBatch(None, windows)
+
+
+def _transitions(work: Work, arrays: dict[str, np.ndarray]) -> SeriesBatch:
+    ones, n_data = jnp.ones(work.rows), jnp.asarray(float(problem.n_data(work)))
+    X, increment = jnp.asarray(arrays["X"]), jnp.asarray(arrays["increment"])
+    return SeriesBatch(TransitionBatch(X, increment, ones, ones, n_data), None)
+
+
+def _starts(work: Work, arrays: dict[str, np.ndarray]) -> Any:
+    return jnp.asarray(arrays["start"])
+
+
+def loss_of(work: Work) -> Callable:
+    """(model, batch, key) -> the negative bound."""
+    dtype = jnp.dtype(work.dtype)
+    if work.kind in ("svgp", "flow"):
+        return lambda model, batch, key: negative_bound(model, batch, key, n_samples=work.n_samples, dtype=dtype)[0]
+    bound = {"rollout": negative_rollout_bound, "transition": negative_transition_bound}[work.kind]
+    return lambda model, batch, key: bound(model, batch, key, n_samples=work.n_samples, dtype=dtype)[0]
+
+
+def forecast(work: Work, model: DynamicsModel, start: Any, key: Any) -> tuple[Any, Any]:
+    """Paths of the library's simulator: the ends and the states before each step."""
+    return simulate(key, model.field.prepare(), start, jnp.ones(work.n_steps), jnp.zeros((work.n_steps, 0)))
+
+
+# --- the noise of the value ----------------------------------------------------------------------
+
+
+def noise_of(work: Work) -> list[np.ndarray]:
+    """The normals that the library draws from `VALUE_KEY`, in the order of their use, samples stacked as rows.
+
+    This follows the splits of keys in `objectives`, `models` and `solver`; where they change, the values of the peers
+    move away from ours and the comparison says so.
+    """
+    key, dtype = jax.random.key(VALUE_KEY), jnp.dtype(work.dtype)
+    wide = work.dim if work.diffusion == "gp" else work.dof + work.rank
+    if work.kind == "flow":
+        carry = jax.random.split(jax.random.split(key)[0], 1)[0]
+        keys = jax.random.split(jax.random.split(carry)[1], work.n_steps)
+        drawn = [jax.random.normal(k, (work.rows, wide), dtype) for k in keys]
+    elif work.kind == "rollout":
+        drawn = _rollout_noise(work, key, dtype, wide)
+    elif work.kind == "transition":
+        k = jax.random.split(jax.random.split(key)[0], 1)[0]
+        drawn = [jax.random.normal(k, (work.rows, work.rank, work.dof), dtype)]
+    elif work.kind == "forecast":
+        keys = jax.random.split(key, work.n_steps)
+        drawn = [jax.random.normal(k, (work.rows, wide + work.dim), dtype) for k in keys]
+    else:
+        drawn = []
+    return [np.asarray(array) for array in drawn]
+
+
+def _rollout_noise(work: Work, key: Any, dtype: Any, wide: int) -> list[Any]:
+    by_path = [jax.random.split(k, work.n_steps) for k in jax.random.split(key, work.n_samples)]
+    drawn = []
+    for t in range(work.n_steps):
+        pairs = [jax.random.split(keys[t]) for keys in by_path]
+        drawn.append(jnp.concatenate([jax.random.normal(p[0], (work.rows, wide + work.dim), dtype) for p in pairs]))
+        shape = (work.rows, work.rank, work.dof)
+        drawn.append(jnp.concatenate([jax.random.normal(p[1], shape, dtype) for p in pairs]))
+    return drawn
+
+
+# --- the worker ----------------------------------------------------------------------------------
+
+
+def prepare(work: Work, noise: Path | None, form: str) -> Prepared:
+    """The compiled step and the value; the noise behind the value is written to `noise`."""
+    with computing():
+        if noise is not None and form == "full":
+            problem.write_noise(noise, noise_of(work))
+        model, data = build(work, form), batches(work)
+        make = _prepare_forecast if work.kind == "forecast" else _prepare_steps
+        return make(work, model, data)
+
+
+def _prepare_forecast(work: Work, model: DynamicsModel, starts: list[Any]) -> Prepared:
+    run = jax.jit(functools.partial(forecast, work), compiler_options=compiler_options())
+    keys, turns = iter(_keys()), itertools.cycle(starts)
+
+    def steps(n: int) -> None:
+        with computing():
+            for _ in range(n):
+                jax.block_until_ready(run(model, next(turns), next(keys)))
+
+    def value() -> float:
+        with computing():
+            return float(jnp.mean(run(model, starts[0], jax.random.key(VALUE_KEY))[0] ** 2))
+
+    return Prepared(steps, value)
+
+
+def _prepare_steps(work: Work, model: Any, data: list[Any]) -> Prepared:
+    """Adam on one flat vector of all parameters but the jitters."""
+    mask = jax.tree.map(lambda leaf: True, model)
+    mask = eqx.tree_at(lambda m: [b.jitter for b in m.bases()], mask, replace_fn=lambda _: False)
+    parameters, fixed = eqx.partition(model, mask)
+    vector, unravel = ravel_pytree(parameters)
+    adam, loss = optax.adam(LEARNING_RATE), loss_of(work)
+
+    def objective(vector, batch, key):
+        return loss(eqx.combine(unravel(vector), fixed), batch, key)
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1), compiler_options=compiler_options())
+    def step(vector, state, batch, key):
+        key, k_step = jax.random.split(key)
+        value, gradient = jax.value_and_grad(objective)(vector, batch, k_step)
+        updates, state = adam.update(gradient, state)
+        return vector + updates, state, key, value
+
+    carried = [jnp.copy(vector), adam.init(vector), jax.random.key(0)]
+    turns = itertools.cycle(data)
+
+    def steps(n: int) -> None:
+        with computing():
+            for _ in range(n):
+                *carried[:], loss_value = step(carried[0], carried[1], next(turns), carried[2])
+            if not np.isfinite(float(loss_value)):
+                raise FloatingPointError(f"the bound of {work.name} is {loss_value} after some steps.")
+
+    def value() -> float:
+        with computing():
+            return float(jax.jit(objective)(vector, data[0], jax.random.key(VALUE_KEY)))
+
+    return Prepared(steps, value)
+
+
+def _keys():
+    key = jax.random.key(0)
+    while True:
+        key, drawn = jax.random.split(key)
+        yield drawn
+
+
+if __name__ == "__main__":
+    serve(functools.partial(prepare, form=sys.argv[1]), PACKAGES)
