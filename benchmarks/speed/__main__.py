@@ -22,7 +22,7 @@ from wishflow.experiments.provenance import provenance
 from wishflow.files import write_json_atomic
 
 from . import environments, table
-from .contenders import PEERS, Contender, contenders_of
+from .contenders import PEER_NAMES, Contender, contenders_of
 from .driver import Measurement, Worker, measure
 from .works import WORKS, Work, find_work
 
@@ -62,7 +62,7 @@ def measure_work(work: Work, options: argparse.Namespace) -> list[Measurement]:
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    names, peers = [work.name for work in WORKS], [peer.name for peer in PEERS]
+    names, peers = [work.name for work in WORKS], list(PEER_NAMES)
     parser = argparse.ArgumentParser(
         "python -m benchmarks.speed", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

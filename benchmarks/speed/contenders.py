@@ -13,25 +13,18 @@ SVGP = ("svgp32", "svgp64")
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """A worker: its module, the arguments it is started with, and the environment (None: the one of this process)."""
+    """A worker: its module, its environment (None: the one of this process) and the arguments it is started with."""
 
     name: str
     module: str
     works: tuple[str, ...]
     environment: str | None = None
+    arguments: tuple[str, ...] = ()
     form: str = "full"
 
-    @property
-    def is_ours(self) -> bool:
-        return self.environment is None
 
-    @property
-    def has_equal_arithmetic(self) -> bool:
-        return self.form == "full"
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        return (self.form,) if self.is_ours else ()
+def _ours(name: str, works: tuple[str, ...], form: str) -> Contender:
+    return Contender(name, "benchmarks.speed.ours", works, arguments=(form,), form=form)
 
 
 def _peer(name: str, works: tuple[str, ...]) -> Contender:
@@ -40,22 +33,27 @@ def _peer(name: str, works: tuple[str, ...]) -> Contender:
     return Contender(name, f"benchmarks.speed.peers.{module}", works, environment=name)
 
 
+# Forms of q other than the full one: beyond equal arithmetic.
 OURS = (
-    Contender("ours", "benchmarks.speed.ours", SVGP + FLOWS + SERIES),
-    Contender("ours, structured q", "benchmarks.speed.ours", FLOWS + SERIES, form="structured"),
-    Contender("ours, diagonal q", "benchmarks.speed.ours", FLOWS + SERIES, form="diagonal"),
+    _ours("ours", SVGP + FLOWS + SERIES, "full"),
+    _ours("ours, structured q", FLOWS + SERIES, "structured"),
+    _ours("ours, diagonal q", FLOWS + SERIES, "diagonal"),
 )
 PEERS = (
     _peer("torch_loop", SVGP + FLOWS + SERIES),
     _peer("gpytorch", SVGP),
-    _peer("gpflow", SVGP),
+    dataclasses.replace(_peer("gpflow", SVGP), arguments=("graph",)),
+    dataclasses.replace(_peer("gpflow", SVGP), name="gpflow, XLA", arguments=("xla",)),
     _peer("gpjax", SVGP),
     _peer("torchsde", ("diffgp",)),
     _peer("diffrax", ("diffgp",)),
 )
 
 
+PEER_NAMES = tuple(dict.fromkeys(peer.environment for peer in PEERS if peer.environment))
+
+
 def contenders_of(work: Work, peers: tuple[str, ...]) -> list[Contender]:
-    """Ours first, then those of the named peers that can do the work."""
-    chosen = [*OURS, *(peer for peer in PEERS if peer.name in peers)]
+    """Ours first, then those of the named libraries that can do the work."""
+    chosen = [*OURS, *(peer for peer in PEERS if peer.environment in peers)]
     return [contender for contender in chosen if work.name in contender.works]
