@@ -19,7 +19,6 @@ from ..works import LEARNING_RATE, Work
 
 def build(work: Work) -> gpx.variational_families.WhitenedVariationalGaussian:
     start = problem.output_start(work)
-    # With its dtype named an array is not weakly typed; otherwise the second step would compile once more.
     array = functools.partial(jnp.asarray, dtype=work.dtype)
     kernel = gpx.kernels.RBF(lengthscale=array(start.lengthscale), variance=array(start.variance))
     prior = gpx.gps.Prior(mean_function=gpx.mean_functions.Zero(), kernel=kernel, jitter=start.jitter)
@@ -40,7 +39,9 @@ def loss_of(model, X, y, n_data: int):
 def prepare(work: Work, noise: Path | None) -> Prepared:
     del noise  # the bound has none
     jax.config.update("jax_enable_x64", work.dtype == "float64")
-    model, n_data = build(work), problem.n_data(work)
+    # Some leaves are weakly typed; after a step they no longer are, and the step would be compiled again.
+    model = jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype) if eqx.is_array(leaf) else leaf, build(work))
+    n_data = problem.n_data(work)
     data = [(jnp.asarray(b["X"]), jnp.asarray(b["y"])) for b in problem.batches(work)]
     adam = optax.adam(LEARNING_RATE)
 
