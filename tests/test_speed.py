@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -142,8 +143,8 @@ def test_every_peer_has_pinned_requirements_without_an_accelerator():
 
 
 def test_torch_is_installed_before_what_depends_on_it():
-    groups = environments.install_groups("# pins\ngpytorch==1.0\ntorch==2.13.0\ntorchsde==0.2\n")
-    assert groups == [["torch==2.13.0"], ["gpytorch==1.0", "torchsde==0.2"]]
+    groups = environments.install_groups("# pins\ngpytorch==1.0\ntorch==2.13.0\ntorchsde==0.2\n", Path("pins.txt"))
+    assert groups == [["torch==2.13.0", "--constraint", "pins.txt"], ["gpytorch==1.0", "torchsde==0.2"]]
 
 
 def test_packages_of_an_accelerator_are_refused():

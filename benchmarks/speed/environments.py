@@ -25,24 +25,29 @@ def python_of(name: str) -> Path:
 
 def ensure(name: str) -> Path:
     """The Python of a peer's environment, which is made where it is missing or its requirements have changed."""
-    wanted = (REQUIREMENTS / f"{name}.txt").read_text()
+    file = REQUIREMENTS / f"{name}.txt"
+    wanted = file.read_text()
     stamp = FOLDER / name / "installed.txt"
     if stamp.exists() and stamp.read_text() == wanted:
         return python_of(name)
     _run([sys.executable, "-m", "venv", str(FOLDER / name)])
-    for group in install_groups(wanted):
+    for group in install_groups(wanted, file):
         refuse_unwanted(_planned(name, group))
         _pip(name, group)
     stamp.write_text(wanted)
     return python_of(name)
 
 
-def install_groups(requirements: str) -> list[list[str]]:
-    """What pip is given, call by call: torch before anything that depends on it, then the rest."""
+def install_groups(requirements: str, file: Path) -> list[list[str]]:
+    """What pip is given, call by call: torch before anything that depends on it, then the rest.
+
+    Whatever torch brings along has its version from the same file.
+    """
     lines = [line.strip() for line in requirements.splitlines()]
     pins = [line for line in lines if line and not line.startswith("#")]
     torch = [pin for pin in pins if pin.startswith("torch==")]
-    return [group for group in (torch, [pin for pin in pins if pin not in torch]) if group]
+    others = [pin for pin in pins if pin not in torch]
+    return [[*torch, "--constraint", str(file)], others] if torch else [others]
 
 
 def refuse_unwanted(names: list[str]) -> None:
@@ -59,7 +64,7 @@ def _planned(name: str, group: list[str]) -> list[str]:
 
 
 def _pip(name: str, arguments: list[str]) -> str:
-    options = ["--quiet", "--disable-pip-version-check", "--constraint", str(REQUIREMENTS / f"{name}.txt")]
+    options = ["--quiet", "--disable-pip-version-check"]
     return _run([str(python_of(name)), "-m", "pip", "install", *options, *arguments])
 
 
