@@ -125,6 +125,7 @@ def relative_gap(first, second):
     return (first.mean() - second.mean()) / second.mean(), error / second.mean()
 
 
+@pytest.mark.slow
 def test_marginal_sampling_tends_to_the_sde_with_the_mean_covariance(key):
     """One step has the covariance ΔΣ̄ in both, but other fourth moments: their gap at the end vanishes with Δ."""
     field = make_wide_field()
