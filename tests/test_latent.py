@@ -118,14 +118,15 @@ def test_where_a_series_begins_the_guided_weights_are_exact():
     """One particle gives p(y_0) to rounding, whatever it drew: the proposal is the posterior."""
     model, truth = make()
     h, u, y = rows(truth, 1, seed=3)
+    run = quick_jit(lambda key: particles.run(key, PreparedLatent.of(model), *inputs(h, u, y), 1)[1][1])
     for seed in range(3):
-        found = particles.run(jax.random.key(seed), PreparedLatent.of(model), *inputs(h, u, y), 1)[1][1]
+        found = run(jax.random.key(seed))
         np.testing.assert_allclose(found, kalman(truth, h, u, y)[1], rtol=1e-10)
 
 
 @pytest.mark.parametrize(
     "readout, is_coupled",
-    [("gp", True), *(pytest.param(r, c, marks=pytest.mark.slow) for r, c in (("gp", False), ("linear", True)))],
+    [pytest.param(*case, marks=pytest.mark.slow) for case in (("gp", True), ("gp", False), ("linear", True))],
 )
 def test_the_filter_estimates_the_same_likelihood_as_blind_simulation(readout, is_coupled):
     """E p̂ = p whatever the proposal: against the mean density over simulations from the prior, three rows."""

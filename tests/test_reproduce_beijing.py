@@ -262,6 +262,7 @@ def test_impossible_settings_are_refused(n_draws, n_members, missing):
         reproduce.asked_jobs(["wishart"], n_draws=n_draws, n_members=n_members, missing=missing)
 
 
+@pytest.mark.slow
 def test_our_model_from_fit_to_all_cells(parts, tmp_path):
     """Two iterations of the model with diagonal noise and two members: properties that hold whatever was learnt."""
     job = Job("diagonal", n_draws=20, n_members=2, changes=SMALL)

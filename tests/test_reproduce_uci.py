@@ -503,6 +503,7 @@ def test_main_refuses_names_that_are_not_known(tmp_path):
         reproduce.main(tmp_path, data=["housing"])
 
 
+@pytest.mark.slow
 def test_boston_from_the_command_to_the_page(tmp_path, monkeypatch):
     """Two splits and a few iterations, twice: the second time nothing is trained."""
     try:
