@@ -59,7 +59,8 @@ def main() -> None:
         except Exception:
             traceback.print_exc()
             continue
-        line = json.dumps({"job": job, **{name: result[name] for name in SCORES if name in result}})
+        kept = {name: result[name] for name in (*SCORES, "provenance") if name in result}
+        line = json.dumps({"job": job, **kept})
         with options.output.open("a") as file:
             file.write(line + "\n")
         bands = {name: [round(v, 4) for v in result["bands"][name].values()] for name in ("crps", "energy")}

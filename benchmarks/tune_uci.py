@@ -18,6 +18,7 @@ from pathlib import Path
 
 from benchmarks.uci import run_cell
 from wishflow import specs
+from wishflow.experiments.provenance import provenance
 
 RULE = specs.fast_preset
 
@@ -47,6 +48,7 @@ def main() -> None:
             "sd": result["sd"],
             "seconds": result["fit_seconds"],
             "status": result["status"],
+            "provenance": provenance(),
         }
         with options.output.open("a") as file:
             file.write(json.dumps(line) + "\n")

@@ -198,6 +198,14 @@ def _check_target(target: Path) -> None:
         )
 
 
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; None where there is no file, or one that is not JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
 def write_json_atomic(path: str | os.PathLike[str], data: Any) -> None:
     """Write results as an indented JSON file, atomically; NaN and infinities, which JSON lacks, become null."""
     text = json.dumps(_finite(plain(data)), allow_nan=False, ensure_ascii=False, indent=2)

@@ -97,18 +97,12 @@ def ridge_start(transitions: Transitions, has_linear: bool) -> Start:
     return Start(*(jnp.asarray(part) for part in (coefficients[:-1].T, coefficients[-1], covariance)))
 
 
-def latent_states(series: list[Series], dim: int) -> list[Series]:
-    """Where the states of the latent model start: principal components of the rows, scaled to variance one.
+def latent_states(series: list[Series], dim: int) -> tuple[list[Series], np.ndarray]:
+    """Where the states of the latent model start, and the projection (dim, rows · P) that makes them of whole rows.
 
-    Of each row where it has at least `dim` entries, otherwise of `ENCODED_ROWS` rows side by side (an embedding in
-    time).
+    Principal components, scaled to variance one, of each row where it has at least `dim` entries, otherwise of
+    `ENCODED_ROWS` rows side by side (an embedding in time).
     """
-    projection = _projection(series, dim)
-    return [Series(s.times, _embedded(s, projection) @ projection.T, s.covariates) for s in series]
-
-
-def _projection(series: list[Series], dim: int) -> np.ndarray:
-    """From rows side by side to states, (dim, n_rows · P)."""
     width = series[0].values.shape[1]
     n_rows = 1 if dim <= width else ENCODED_ROWS
     if dim > n_rows * width:
@@ -116,29 +110,33 @@ def _projection(series: list[Series], dim: int) -> np.ndarray:
             f"latent_dim={dim} with {width} series; expected at most {ENCODED_ROWS * width} "
             f"({ENCODED_ROWS} for each of them)."
         )
-    rows = np.concatenate([_embedded(s, np.zeros((0, n_rows * width))) for s in series])
+    embedded = [_embedded(imputed(s).values, n_rows) for s in series]
+    projection = _projection(np.concatenate(embedded), dim)
+    states = [Series(s.times, rows @ projection.T, s.covariates) for s, rows in zip(series, embedded, strict=True)]
+    return states, projection
+
+
+def _embedded(values: np.ndarray, n_rows: int) -> np.ndarray:
+    """Each row and those that follow it side by side; the last row stands for what comes after the end."""
+    after = np.minimum(np.arange(len(values))[:, None] + np.arange(n_rows), len(values) - 1)
+    return values[after].reshape(len(values), -1)
+
+
+def _projection(rows: np.ndarray, dim: int) -> np.ndarray:
+    """From rows to their first `dim` principal components, with variance one."""
     values, vectors = np.linalg.eigh(rows.T @ rows / len(rows))
     largest = np.argsort(values)[::-1][:dim]
     # Directions without spread (constant series) are not blown up.
     return (vectors[:, largest] / np.sqrt(np.maximum(values[largest], 1e-4 * values.max()))).T
 
 
-def _embedded(series: Series, projection: np.ndarray) -> np.ndarray:
-    """Each whole row and those that follow it side by side; the last row stands for what comes after the end."""
-    values = imputed(series).values
-    n_rows = projection.shape[1] // values.shape[1]
-    after = np.minimum(np.arange(len(values))[:, None] + np.arange(n_rows), len(values) - 1)
-    return values[after].reshape(len(values), -1)
-
-
-def latent_start(series: list[Series], states: list[Series], field: Start) -> LatentStart:
+def latent_start(series: list[Series], states: list[Series], projection: np.ndarray, field: Start) -> LatentStart:
     """The readout by least squares from the states, its white noise from the residuals."""
     x = np.concatenate([s.values for s in states])
     y = np.concatenate([imputed(s).values for s in series])
     gram = x.T @ x + RIDGE * len(x) * np.eye(x.shape[1])
     weights = np.linalg.solve(gram, x.T @ y).T
     white = np.maximum((y - x @ weights.T).var(axis=0), 0.01 * np.maximum(y.var(axis=0), 1e-6))
-    projection = _projection(series, x.shape[1])
     return LatentStart(field, *(jnp.asarray(part) for part in (projection, weights, white)))
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 from scipy.linalg import solve_triangular
-from scipy.special import logsumexp
 from sklearn.base import BaseEstimator
 
+from .. import metrics
 from ..estimators.forecasting.calendar import harmonics
 from ..estimators.forecasting.times import TimeAxis
 from ..forecast import Forecast
@@ -113,6 +113,6 @@ class VectorAutoregression(_Rival):
         def log_density(y: np.ndarray) -> np.ndarray:
             """The last step in closed form, as for our own forecasts."""
             each = [gaussian_log_density(y[i] - mean, self.root_) for i, mean in enumerate(at)]
-            return logsumexp(np.stack(each), axis=1) - np.log(n_draws)
+            return metrics.mixture_log_density(np.stack(each, axis=1))
 
         return Forecast(np.stack(paths, axis=1)[:, place], index, self.seen_.columns, log_density)

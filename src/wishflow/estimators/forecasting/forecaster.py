@@ -137,7 +137,7 @@ class WishartForecaster(BaseEstimator):
     def _problem(self, series: list[Series], model: Any = None) -> SeriesProblem:
         spec = self.spec_
         ticks = self._all_ticks(series)
-        states = series if spec.latent is None else latent_states(series, spec.latent.dim)
+        states, projection = (series, None) if spec.latent is None else latent_states(series, spec.latent.dim)
         layout = Layout(states[0].values.shape[1], spec.lags, series[0].covariates.shape[1])
         whole, _ = cut(self._all_ticks([imputed(s) for s in states]), spec.lags)
         if not len(whole):
@@ -146,8 +146,8 @@ class WishartForecaster(BaseEstimator):
         schedule = self.learning_rate if callable(self.learning_rate) else None
         with computing():
             start: Any = ridge_start(whole, "linear" in spec.drift)
-            if spec.latent is not None:
-                start = latent_start(series, states, start)
+            if projection is not None:
+                start = latent_start(series, states, projection, start)
             Z = inducing_points(_kernel_inputs(whole.X, layout), n_inducing, self.seed_)
         items = _items(ticks, spec)
         return SeriesProblem(spec, self.training_, layout, *items, start, Z, self.seed_, schedule, model)

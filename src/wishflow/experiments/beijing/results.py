@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from ...files import read_json
 from .jobs import JOINED, TRACED, Job
 from .models import MODELS
 from .protocol import BANDS, HORIZON, Parts
@@ -26,10 +26,7 @@ def job_path(folder: Path, job: Job, cell: str) -> Path:
 
 def read_result(path: Path) -> dict[str, Any] | None:
     """The content of a result file; None where there is none, or where it is not one that a finished cell wrote."""
-    try:
-        result = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
+    result = read_json(path)
     return result if _is_complete(result) else None
 
 

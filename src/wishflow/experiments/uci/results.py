@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ...files import plain
+from ...files import plain, read_json
 from .suite import DATA, MODELS, Cell
 
 SCORES = ("mean_log_density_of_paths", "log_density", "rmse", "crps", "coverage_95")
@@ -22,10 +21,7 @@ def cell_path(folder: Path, cell: Cell) -> Path:
 
 def read_result(path: Path) -> dict[str, Any] | None:
     """The content of a result file; None where there is none, or where it is not one that a finished cell wrote."""
-    try:
-        result = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
+    result = read_json(path)
     return result if _is_complete(result) else None
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from scipy.special import logsumexp
 
+from ....metrics import mixture_log_density
 from ....runtime import computing
 from ....series import Ticks
 
@@ -52,7 +52,7 @@ class AbstractRunner(abc.ABC):
             past = np.swapaxes(before[:, times], 0, 1).reshape(len(times) * n_draws, -1)
             y, h, u = (np.repeat(x[times], n_draws, axis=0) for x in (y, h, u))
             each = self.step_log_density(past, y, h, u, seed)
-            result[times] = logsumexp(each.reshape(len(times), n_draws), axis=1) - np.log(n_draws)
+            result[times] = mixture_log_density(each.reshape(len(times), n_draws).T)
         return result
 
 
