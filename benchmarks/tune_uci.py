@@ -37,8 +37,8 @@ def main() -> None:
         changes = job.get("set", {})
         specs.PRESETS["fast"] = lambda n, d, changes=changes: dataclasses.replace(RULE(n, d), **changes)
         try:
-            options = {name: specs.from_json(value) for name, value in job.get("options", {}).items()}
-            result = run_cell(job["data"], job["model"], job.get("splits", 20), True, is_brief=True, options=options)
+            given = {name: specs.from_json(value) for name, value in job.get("options", {}).items()}
+            result = run_cell(job["data"], job["model"], job.get("splits", 20), True, is_brief=True, options=given)
         except Exception:
             traceback.print_exc()
             continue

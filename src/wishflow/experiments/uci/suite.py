@@ -22,6 +22,12 @@ SILENT_OPTIONS = ("callbacks", "verbose")
 # many rows a step costs on an accelerator before the first one is computed.
 SGP_STEP = 4
 STEP_OVERHEAD = 5000
+# Settings of the rule that change nothing where there is no flow.
+FLOW_SETTINGS = (
+    *("max_iter", "learning_rate", "n_steps", "n_train_samples", "path_average", "kl_warmup", "warm_iter"),
+    *("flow_dtype", "flow_noise_share", "output_lengthscale", "field_lengthscale", "field_variance"),
+)
+BATCH_SETTINGS = ("batch_size", "natural_rate", "warm_rate", "decay", "rate_warmup")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,14 +69,15 @@ class Cell:
         return MODELS[self.model].make(preset=self.preset)
 
     def settings(self, n_rows: int, n_inputs: int) -> dict[str, Any]:
-        """What a result must have been made with, as JSON: the options and what the preset's rule gives for N and D."""
+        """What a result must have been made with, as JSON: the options, and the part of the preset's rule that matters."""
         options = self.estimator().get_params(deep=False)
         rule = PRESETS[self.preset](len(split(n_rows, 0)[0]), n_inputs)
+        unused = () if self.model != "sgp" else FLOW_SETTINGS + (BATCH_SETTINGS if rule.collapsed else ())
         return {
             "preset": self.preset,
             "n_splits": self.n_splits,
             "options": {name: value for name, value in options.items() if name not in SILENT_OPTIONS},
-            "rule": rule.to_json(),
+            "rule": {name: value for name, value in rule.to_json().items() if name not in unused},
         }
 
     def work(self, n_rows: int, n_inputs: int) -> float:
