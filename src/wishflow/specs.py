@@ -371,6 +371,9 @@ class DynamicsSpec(Spec):
 # --- training --------------------------------------------------------------------------------
 
 
+FIXED_INDUCING = ("none", "field", "all")
+
+
 @dataclasses.dataclass(frozen=True)
 class TrainingSpec(Spec):
     """How a model is trained. All numbers are in standardised units.
@@ -381,7 +384,8 @@ class TrainingSpec(Spec):
     `natural_rate` is the step γ of natural gradients for q of the output (None: Adam for it too). `decay` is the part
     of the iterations over which the rate falls to zero by a cosine; `tolerance` (nats per row and 100 iterations) ends
     the constant part early once the bound no longer rises. `path_average` says what is averaged over `n_train_samples`
-    paths (`objectives.negative_bound`).
+    paths (`objectives.negative_bound`). A flow's field has `field_inducing` inducing points (None: as many as the
+    output); those named by `fixed_inducing` ("none", "field", "all") stay where they start.
     """
 
     max_iter: int
@@ -408,8 +412,12 @@ class TrainingSpec(Spec):
     field_variance: float = 0.01
     flow_noise_share: float = 1.0
     path_average: str = "log"
+    field_inducing: int | None = None
+    fixed_inducing: str = "none"
 
     def __post_init__(self) -> None:
+        if self.fixed_inducing not in FIXED_INDUCING:
+            raise unknown_option("fixed_inducing", self.fixed_inducing, FIXED_INDUCING)
         if self.path_average not in ("log", "density"):
             raise unknown_option("path_average", self.path_average, ("log", "density"))
 

@@ -41,9 +41,14 @@ class TrainState(eqx.Module):
 
 
 def trainable(model: Any, steps: AbstractSteps) -> PyTree:
-    """Which leaves Adam moves: all but jitters, and but q of the output where natural gradients move it."""
+    """Which leaves Adam moves: all but jitters, inducing points that are to stay, and q of the output where natural
+    gradients move it.
+    """
     mask = jax.tree.map(lambda leaf: True, model)
     mask = eqx.tree_at(lambda m: [b.jitter for b in m.bases()], mask, replace_fn=lambda _: False)
+    first = {"all": 0, "field": 1, "none": None}[steps.fixed_inducing]
+    if first is not None:  # the output's basis comes first
+        mask = eqx.tree_at(lambda m: [b.Z for b in m.bases()[first:]], mask, replace_fn=lambda _: False)
     if steps.is_natural:
         frozen = jax.tree.map(lambda leaf: False, model.output.posterior)
         mask = eqx.tree_at(lambda m: m.output.posterior, mask, frozen)

@@ -253,15 +253,17 @@ class _RowsRun(_Run):
         return self._stochastic_phase(models, phase, training.warm_iter, rate, self._steps(1))
 
     def _flow_phase(self, models: PyTree) -> PyTree:
-        spec, starts = self.spec, self._unstack(models)
+        spec, starts, training = self.spec, self._unstack(models), self.training
         assert isinstance(spec, FlowSpec)
+        Z = self.Z
+        if training.field_inducing is not None:
+            Z = [inducing_points(p.X, min(training.field_inducing, p.n_inducing), p.seed) for p in self.problems]
         flows = self._stack(
             [
-                flow.build(spec, self.training, start, Z, jax.random.key(p.seed + 1))
-                for start, Z, p in zip(starts, self.Z, self.problems, strict=True)
+                flow.build(spec, training, start, z, jax.random.key(p.seed + 1))
+                for start, z, p in zip(starts, Z, self.problems, strict=True)
             ]
         )
-        training = self.training
         rate = training.learning_rate if self.problems[0].learning_rate is None else self.problems[0].learning_rate
         return self._stochastic_phase(flows, "flow", training.max_iter, rate, self._steps(training.n_train_samples))
 
@@ -303,7 +305,14 @@ class _RowsRun(_Run):
     def _steps(self, n_samples: int) -> RowSteps:
         training = self.training
         is_natural = training.natural_rate is not None
-        return RowSteps(n_samples, training.flow_dtype, is_natural, training.path_average, self._batch_size())
+        return RowSteps(
+            n_samples,
+            training.flow_dtype,
+            is_natural,
+            training.path_average,
+            self._batch_size(),
+            fixed_inducing=training.fixed_inducing,
+        )
 
     def _batch_size(self) -> int:
         """The whole data where they fit, so that the size class of the rows is the size of the batch."""

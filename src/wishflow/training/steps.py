@@ -39,12 +39,15 @@ Loss = tuple[Scalar, tuple[dict[str, Scalar], Any]]
 
 @dataclasses.dataclass(frozen=True)
 class AbstractSteps(abc.ABC):
-    """How steps are made; `is_natural` says whether natural gradients move q of the output."""
+    """How steps are made; `is_natural` says whether natural gradients move q of the output, `fixed_inducing` whose
+    inducing points stay where they are ("none", "field", "all").
+    """
 
     n_samples: int
     flow_dtype: str
     is_natural: bool
     average: str
+    fixed_inducing: str = dataclasses.field(default="none", kw_only=True)
 
     @abc.abstractmethod
     def shuffle(self, key: PRNGKeyArray, data: PyTree) -> PyTree:

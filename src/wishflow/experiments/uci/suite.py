@@ -26,6 +26,7 @@ STEP_OVERHEAD = 5000
 FLOW_SETTINGS = (
     *("max_iter", "learning_rate", "n_steps", "n_train_samples", "path_average", "kl_warmup", "warm_iter"),
     *("flow_dtype", "flow_noise_share", "output_lengthscale", "field_lengthscale", "field_variance"),
+    *("field_inducing", "fixed_inducing"),
 )
 BATCH_SETTINGS = ("batch_size", "natural_rate", "warm_rate", "decay", "rate_warmup")
 
@@ -69,7 +70,7 @@ class Cell:
         return MODELS[self.model].make(preset=self.preset)
 
     def settings(self, n_rows: int, n_inputs: int) -> dict[str, Any]:
-        """What a result must have been made with, as JSON: the options, and the part of the preset's rule that matters."""
+        """What a result must have been made with, as JSON: options, and the part of the preset's rule that matters."""
         options = self.estimator().get_params(deep=False)
         rule = PRESETS[self.preset](len(split(n_rows, 0)[0]), n_inputs)
         unused = () if self.model != "sgp" else FLOW_SETTINGS + (BATCH_SETTINGS if rule.collapsed else ())

@@ -1,0 +1,5 @@
+"""`python -m wishflow` is the command `wishflow`."""
+
+from .cli import main
+
+main()
