@@ -86,10 +86,12 @@ def compiled(function: Callable) -> Callable:
 def enable_compilation_cache(folder: str | Path | None = None) -> Path:
     """Keep compiled programs on disk, for users who ask for it; returns the folder.
 
-    The default folder is `wishflow/jax` in the user's cache folder. This is the one function
-    that changes a process-wide setting of JAX, and only a user, the command line, the Makefile
-    or the test configuration calls it.
+    The default folder is the one that JAX_COMPILATION_CACHE_DIR names, or else `wishflow/jax` in the user's cache
+    folder. This is the one function that changes a process-wide setting of JAX, and only a user, the command line, the
+    Makefile or the test configuration calls it.
     """
+    if folder is None:
+        folder = jax.config.jax_compilation_cache_dir
     if folder is None:
         from platformdirs import user_cache_path
 

@@ -458,7 +458,7 @@ def fast_preset(n_rows: int, n_inputs: int) -> TrainingSpec:
         max_iter=max_iter,
         batch_size=256 if n_rows < 2000 else 2000,
         learning_rate=min(max(2e-5 * n_rows, 0.005), 0.02),
-        n_steps=5,
+        n_steps=3,
         n_train_samples=1,
         warm_iter=20,
         sgp_iter=400,
