@@ -14,10 +14,14 @@ import re
 import sys
 from pathlib import Path
 
+from wishflow.experiments.beijing import results as beijing
+from wishflow.experiments.beijing.tables import score_table
+from wishflow.experiments.uci.results import read_results
+from wishflow.experiments.uci.suite import MODELS
+from wishflow.report import markdown_table
+
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = ("README.md", "docs/results.md", "docs/decisions.md")
-DATA = ("boston", "concrete", "kin8nm", "naval", "power", "protein", "wine_white", "bike")
-MODELS = {"sgp": "SGP", "nonoise": "No noise", "diffgp": "diffGP", "diffwgp": "diffWGP, ρ = 5"}
 BARS = {
     ("boston", "sgp"): -2.45,
     ("concrete", "sgp"): -3.18,
@@ -25,30 +29,25 @@ BARS = {
     ("naval", "sgp"): 9.0,
     ("power", "sgp"): -2.81,
     ("wine_white", "sgp"): -1.06,
-    ("kin8nm", "diffwgp"): 1.33,
-    ("concrete", "diffwgp"): -3.03,
-    ("boston", "diffwgp"): -2.47,
+    ("kin8nm", "diffwgp5"): 1.33,
+    ("concrete", "diffwgp5"): -3.03,
+    ("boston", "diffwgp5"): -2.47,
 }
 
 
 def uci_results() -> dict[tuple[str, str], dict]:
-    """Test results by (data, model)."""
-    files = sorted((ROOT / "results" / "uci").glob("*.json"))
-    results = [json.loads(path.read_text()) for path in files]
-    return {(r["data"], r["model"]): r for r in results if r["scored"] == "test"}
+    """Test results by (data, model), in the order of the paper's tables."""
+    return read_results(ROOT / "results" / "reproduction", "fast")
 
 
 def uci_table() -> str:
     """Log density, RMSE, coverage: mean ± standard deviation over the splits."""
-    results = uci_results()
     lines = [
         "| data | model | log density (mixture) | mean of logs | RMSE | 95 % coverage | seconds, all splits | bar |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for data in DATA:
-        for model, label in MODELS.items():
-            if (data, model) in results:
-                lines.append(_row(data, label, results[data, model], BARS.get((data, model))))
+    for (data, model), result in uci_results().items():
+        lines.append(_row(data, MODELS[model].label, result, BARS.get((data, model))))
     return "\n".join(lines)
 
 
@@ -83,11 +82,7 @@ def waiting_table() -> str:
 
 def beijing_table() -> str:
     """Rolling forecasts over 2016, with the rows of the models that have a result."""
-    from wishflow.experiments.beijing.results import read_results
-    from wishflow.experiments.beijing.tables import score_table
-    from wishflow.report import markdown_table
-
-    results = read_results(ROOT / "results" / "beijing")
+    results = beijing.read_results(ROOT / "results" / "beijing")
     has_scores = any(cell == "scores" for cell, _ in results)
     return markdown_table(score_table(results, is_whole=False)) if has_scores else "Not measured yet."
 
@@ -122,14 +117,15 @@ def tuning_table() -> str:
     """What was tried on validation parts, in the order it was tried."""
     lines = ["| data | model | splits | settings that differ from the rule of that time | log density, validation |"]
     lines.append("|---|---|---|---|---|")
-    for path in sorted((ROOT / "results" / "tuning").glob("uci-*.jsonl")):
+    for path in sorted((ROOT / "results" / "tuning").glob("uci-*.jsonl"), key=_number):
         for text in path.read_text().splitlines():
             line = json.loads(text)
             job = line["job"]
             settings = {**job.get("set", {}), **job.get("options", {})}
             changes = ", ".join(_setting(name, value) for name, value in settings.items()) or "none"
             score = f"{line['mean']['log_density']:.3f} ± {line['sd']['log_density']:.3f}"
-            lines.append(f"| {job['data']} | {MODELS[job['model']]} | {job.get('splits', 20)} | {changes} | {score} |")
+            label = MODELS[{"diffwgp": "diffwgp5"}.get(job["model"], job["model"])].label
+            lines.append(f"| {job['data']} | {label} | {job.get('splits', 20)} | {changes} | {score} |")
     return "\n".join(lines)
 
 
@@ -137,7 +133,7 @@ def beijing_tuning_table() -> str:
     """What was tried on October to December 2015, in the order it was tried."""
     lines = ["| model | settings that differ from the model's | log density, hour 1 | CRPS | 80 % coverage |"]
     lines.append("|---|---|---|---|---|")
-    for path in sorted((ROOT / "results" / "tuning").glob("beijing-*.jsonl")):
+    for path in sorted((ROOT / "results" / "tuning").glob("beijing-*.jsonl"), key=_number):
         for text in path.read_text().splitlines():
             line = json.loads(text)
             job, bands = line["job"], line["bands"]
@@ -146,6 +142,10 @@ def beijing_tuning_table() -> str:
             cells = [" / ".join(f"{v:.3f}" for v in bands[name].values()) for name in ("crps", "coverage_80")]
             lines.append(f"| {job['model']} | {changes} | {line['log_density_1']:.2f} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _number(path: Path) -> int:
+    return int(path.stem.partition("-")[2])
 
 
 def _setting(name: str, value: object) -> str:

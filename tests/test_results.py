@@ -13,7 +13,7 @@ def test_tables_say_what_the_result_files_say():
 def test_every_result_says_where_it_comes_from():
     for result in tables.uci_results().values():
         source = result["provenance"]
-        assert source["command"].startswith("python -m benchmarks.uci")
+        assert source["command"].startswith("python -m wishflow reproduce uci")
         assert source["commit"] not in ("", "unknown")
         assert source["versions"]["jax"] and source["device"]
         assert len(result["splits"]) == 20

@@ -144,3 +144,21 @@ def test_fit_many_refuses_problems_of_different_shape():
     estimators = [wf.SparseGPRegressor(n_inducing=5, max_iter=2) for _ in range(2)]
     with pytest.raises(wf.errors.DataError, match="equal shape"):
         wf.fit_many(estimators, [(X, y), (X[:, :1], y)])
+
+
+def test_inducing_points_that_are_fixed_are_not_moved_and_a_field_may_have_fewer():
+    training = dataclasses.replace(SMALL, max_iter=2, fixed_inducing="field", field_inducing=5)
+    start = problem(training=training)
+    model = train([start])[0].model
+    output, field = model.bases()
+    assert [len(output.Z), len(field.Z)] == [8, 5]
+    np.testing.assert_array_equal(field.Z, inducing_points(start.X, 5, start.seed))
+    assert not np.array_equal(output.Z, inducing_points(start.X, 8, start.seed))
+    for fixed, moves in (("none", [True, True]), ("field", [True, False]), ("all", [False, False])):
+        steps = RowSteps(1, "float32", True, "log", 64, fixed_inducing=fixed)
+        assert [basis.Z for basis in chunk.trainable(model, steps).bases()] == moves
+
+
+def test_unknown_names_of_fixed_points_are_refused():
+    with pytest.raises(wf.errors.OptionError, match="'none', 'field', 'all'"):
+        dataclasses.replace(SMALL, fixed_inducing="fields")
