@@ -13,6 +13,7 @@ from montecarlo import assert_mean, assert_same_moments
 from wishflow import fields, kernels, specs
 from wishflow.errors import OptionError
 from wishflow.fields import WishartField
+from wishflow.fields.build import normals
 from wishflow.inducing import SparseGP, WhitenedPosterior
 
 EVERY = pytest.mark.parametrize("name", DIFFUSIONS)
@@ -203,6 +204,12 @@ def test_wishart_field_is_made_of_the_marginals_of_its_sparse_gps(name):
     np.testing.assert_allclose(covariance, expected + diagonal(white), rtol=1e-11, atol=1e-13)
     drift_posterior = eqx.tree_at(lambda q: q.mean, WhitenedPosterior.prior(DIM, 6), field.drift_mean)
     np.testing.assert_allclose(drift, marginals(field.basis, drift_posterior, X)[0], rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("shape", [(1,), (5, 32), (30, 50)])
+def test_normals_of_the_host_are_those_of_jax(shape):
+    key = jax.random.key(3)
+    np.testing.assert_array_equal(normals(key, shape), jax.random.normal(key, shape))
 
 
 def test_a_spec_without_a_field_is_refused():

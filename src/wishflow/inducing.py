@@ -17,7 +17,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .kernels import AbstractKernel, FeatureMap
 from .linalg import FIRST_JITTER, cholesky, each, whitener
-from .parameters import LowerTriangular
+from .parameters import LowerTriangular, zeros
+from .runtime import compiled
 
 N_FEATURES = 512
 N_BLOCKS = 4
@@ -100,8 +101,8 @@ class WhitenedPosterior(AbstractPosterior):
     @classmethod
     def prior(cls, n_outputs: int, n_inducing: int) -> WhitenedPosterior:
         """The prior N(0, I)."""
-        identity = jnp.broadcast_to(jnp.eye(n_inducing), (n_outputs, n_inducing, n_inducing))
-        return cls(jnp.zeros((n_outputs, n_inducing)), LowerTriangular.of(identity))
+        raw = zeros(n_outputs, n_inducing, n_inducing)  # log 1 on the diagonal, nothing below it
+        return cls(zeros(n_outputs, n_inducing), LowerTriangular(raw))
 
     def kl(self):
         squares = jnp.sum(self.mean**2, -1) + jnp.sum(self.sqrt.value**2, (-2, -1))
@@ -138,8 +139,8 @@ class StructuredPosterior(AbstractPosterior):
     @classmethod
     def prior(cls, n_outputs: int, n_inducing: int) -> StructuredPosterior:
         """The prior N(0, I)."""
-        zeros = jnp.zeros((n_outputs, n_inducing))
-        return cls(zeros, jnp.zeros((n_inducing, n_inducing)), zeros)
+        means, log_variances = zeros(n_outputs, n_inducing), zeros(n_outputs, n_inducing)
+        return cls(means, zeros(n_inducing, n_inducing), log_variances)
 
     @property
     def factor(self) -> Float[Array, "M M"]:
@@ -172,8 +173,7 @@ class DiagonalPosterior(AbstractPosterior):
     @classmethod
     def prior(cls, n_outputs: int, n_inducing: int) -> DiagonalPosterior:
         """The prior N(0, I)."""
-        zeros = jnp.zeros((n_outputs, n_inducing))
-        return cls(zeros, zeros)
+        return cls(zeros(n_outputs, n_inducing), zeros(n_outputs, n_inducing))
 
     def kl(self):
         squares = jnp.sum(self.mean**2, -1) + jnp.sum(jnp.exp(self.log_variances), -1)
@@ -337,6 +337,12 @@ def draw_jointly(key: PRNGKeyArray, gp: SparseGP, X: Float[Array, "N D"]) -> Flo
     return each(one, (gp.posterior.mean, gp.posterior.factors(), epsilon)).T
 
 
+@compiled
+def _kernel_matrix(kernel: AbstractKernel, Z: Float[Array, "M D"]):
+    return kernel.matrix(Z, Z), kernel.scale
+
+
 def kernel_matrix_on_host(basis: InducingBasis) -> tuple[np.ndarray, float]:
     """Kzz and the kernel's scale as NumPy values, for the choice of jitter."""
-    return np.asarray(basis.kernel.matrix(basis.Z, basis.Z)), float(basis.kernel.scale)
+    Kzz, scale = _kernel_matrix(basis.kernel, basis.Z)
+    return np.asarray(Kzz), float(scale)

@@ -14,6 +14,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 
+def zeros(*shape: int) -> Array:
+    """Where parameters start. Made by NumPy: `jnp.zeros` would compile a program for each shape."""
+    return jnp.asarray(np.zeros(shape))
+
+
 class AbstractParameter(eqx.Module):
     """An unconstrained array `raw` and the constrained `value` it stands for."""
 

@@ -479,6 +479,16 @@ def fast_preset(n_rows: int, n_inputs: int) -> TrainingSpec:
     )
 
 
+def fast_class_preset(n_rows: int, n_inputs: int) -> TrainingSpec:
+    """`fast_preset` for labels: three tenths of its iterations, at least 200, at its highest rate for all N.
+
+    No warm start: natural gradients bring q of the output to its place within the first steps (docs/decisions.md).
+    """
+    training = fast_preset(n_rows, n_inputs)
+    max_iter = max(200, 3 * training.max_iter // 10)
+    return dataclasses.replace(training, max_iter=max_iter, kl_warmup=max_iter // 2, warm_iter=0, learning_rate=0.02)
+
+
 def fast_series_preset(n_rows: int, dim: int) -> TrainingSpec:
     """One rule for all series: the drift starts at a ridge regression, so few iterations are left to do."""
     del n_rows, dim
@@ -506,4 +516,5 @@ def paper_series_preset(n_rows: int, dim: int) -> TrainingSpec:
 
 
 PRESETS = {"fast": fast_preset, "paper": paper_preset}
+CLASS_PRESETS = {"fast": fast_class_preset, "paper": paper_preset}
 SERIES_PRESETS = {"fast": fast_series_preset, "paper": paper_series_preset}

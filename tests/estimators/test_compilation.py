@@ -11,6 +11,7 @@ from small import SMALL, SMALL_GP
 
 import wishflow as wf
 from wishflow.initialise import size_class
+from wishflow.training import chunk
 
 pytestmark = pytest.mark.slow  # long where nothing is compiled yet: `make test-all` runs them
 
@@ -44,6 +45,11 @@ def data(n_rows, n_columns, seed=0):
     return X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=n_rows)
 
 
+def labelled(n_rows, n_columns):
+    X, y = data(n_rows, n_columns)
+    return X, y > np.median(y)
+
+
 def test_one_program_serves_a_whole_fit():
     """Several chunks, warm-up and decay, and a last chunk that is shorter than the others."""
     with compilations() as names:
@@ -51,6 +57,22 @@ def test_one_program_serves_a_whole_fit():
     assert (model.history_["phase"] == "flow").sum() == 230
     assert names.count("train_chunk") == 1
     assert names.count("_value_and_grad") == 1
+
+
+def test_a_classifier_needs_one_program_for_training_and_a_small_one():
+    """Nothing else is compiled where only the number of columns is new: starting values come from the host."""
+    wf.FlowClassifier(**SMALL).fit(*labelled(30, next(COLUMNS)))
+    with compilations() as names:
+        wf.FlowClassifier(**SMALL).fit(*labelled(30, next(COLUMNS)))
+    assert sorted(name for name in names if name != "stage") == ["_kernel_matrix", "train_chunk"]
+
+
+def test_a_step_is_traced_once(monkeypatch):
+    traced = []
+    step = chunk.step
+    monkeypatch.setattr(chunk, "step", lambda *args: traced.append(1) or step(*args))
+    wf.FlowClassifier(**SMALL).fit(*labelled(30, next(COLUMNS)))
+    assert len(traced) == 1
 
 
 def test_minibatches_need_one_program_too():
@@ -81,12 +103,12 @@ def test_fewer_rows_than_inducing_points_share_programs():
     assert names == []
 
 
-def test_predictions_of_any_number_of_rows_need_four_programs(X, gp):
+def test_predictions_of_any_number_of_rows_need_three_programs(X, gp):
     rows = np.repeat(X, 30, axis=0)
     with compilations() as names:
         for n in (1, 2, 5, 31, 33, 60, 64, 100, 130, 200, 256, 257, 300, 513, 800):
             gp.predict(rows[:n])
-    assert names.count("_moments") <= 4
+    assert names.count("_moments") <= 3
     assert set(names) <= {"_moments", "stage"}  # "stage" is JAX's own, for arrays on their way to the device
 
 

@@ -63,3 +63,10 @@ def test_the_fast_rule_is_sensible_everywhere(n_rows, n_inputs):
     rule = specs.fast_preset(n_rows, n_inputs)
     assert 300 <= rule.max_iter <= 6000 and 0.005 <= rule.learning_rate <= 0.02
     assert rule.kl_warmup <= rule.max_iter and rule.batch_size <= 2000
+
+
+@pytest.mark.parametrize("n_rows", [10, 150, 455, 7373])
+def test_the_rule_for_labels_takes_fewer_and_longer_steps(n_rows):
+    rule, other = specs.fast_class_preset(n_rows, 4), specs.fast_preset(n_rows, 4)
+    assert 200 <= rule.max_iter < other.max_iter and rule.learning_rate >= other.learning_rate
+    assert rule.kl_warmup == rule.max_iter // 2 and rule.warm_iter == 0

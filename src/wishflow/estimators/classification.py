@@ -14,7 +14,7 @@ from .. import specs
 from ..errors import DataError
 from ..training import Problem
 from . import checks
-from .base import ModelEstimator, check_average
+from .base import ModelEstimator, check_average, chosen_training
 from .regression import flow_spec
 
 # A kernel variance of 1 would have to grow by steps of the learning rate; on breast_cancer it ends at several hundred.
@@ -74,7 +74,7 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
 
     def _training(self, n_rows, n_inputs):
         """Logits are far larger than standardised targets, and smoother: the prior of the output starts as wide."""
-        training = super()._training(n_rows, n_inputs)
+        training = chosen_training(self, specs.CLASS_PRESETS, n_rows, n_inputs)
         lengthscale = LENGTHSCALE_FACTOR * training.output_lengthscale
         return dataclasses.replace(training, output_variance=LOGIT_VARIANCE, output_lengthscale=lengthscale)
 

@@ -20,7 +20,7 @@ from ..models import AbstractModel, FlowModel
 from ..models.base import output_components, sample_outputs
 from ..runtime import compiled, computing
 
-BLOCK = 256
+BLOCK = 128
 QUANTILE_STEPS = 60
 
 
@@ -41,7 +41,7 @@ def by_blocks(function: Callable, X: np.ndarray, *others: np.ndarray) -> tuple[n
 
 
 def _block_size(n: int) -> int:
-    """Blocks have 32, 64, 128 or 256 rows: four programs serve all numbers of rows."""
+    """Blocks have 32, 64 or 128 rows: three programs serve all numbers of rows."""
     return min(BLOCK, max(32, 1 << (n - 1).bit_length()))
 
 

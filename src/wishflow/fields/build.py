@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
 
 from ..inducing import POSTERIORS, InducingBasis
-from ..parameters import Free, Positive, UnitRows
+from ..parameters import Free, Positive, UnitRows, zeros
 from ..specs import Diagonal, DiffusionSpec, GPDiffusion, NoDiffusion, Wishart
 from .base import AbstractField
 from .deterministic import ConstantNoiseField
@@ -17,6 +20,7 @@ from .wishart import WishartField
 
 # m_Σ = 0 is a stationary point, because Σ is even in each column of J: start beside it.
 DIFFUSION_MEAN_SD = 0.1
+FEWEST_NORMALS = 1024
 
 
 def build(
@@ -25,7 +29,7 @@ def build(
     """The field a spec asks for on a given basis, with a drift of zero and the posterior of the diffusion at its
     prior.
     """
-    drift_mean = jnp.zeros((dim, basis.n_inducing))
+    drift_mean = zeros(dim, basis.n_inducing)
     if isinstance(spec, NoDiffusion):
         return ConstantNoiseField(basis, drift_mean, None, is_time_dependent)
     if isinstance(spec, Diagonal):
@@ -43,11 +47,11 @@ def _build_wishart(spec, basis, dim, key, is_time_dependent) -> WishartField:
     is_shared = spec.columns == "shared"
     k_mean, k_scale = jax.random.split(key)
     posterior = POSTERIORS[spec.posterior].prior(rank if is_shared else rank * dof, basis.n_inducing)
-    mean = DIFFUSION_MEAN_SD * jax.random.normal(k_mean, posterior.mean.shape)
+    mean = jnp.asarray(DIFFUSION_MEAN_SD * normals(k_mean, posterior.mean.shape))
     L = _initial_scale(k_scale, dim, rank)
     return WishartField(
         basis,
-        jnp.zeros((dim, basis.n_inducing)),
+        zeros(dim, basis.n_inducing),
         eqx.tree_at(lambda q: q.mean, posterior, mean),
         UnitRows(L) if spec.unit_rows else Free(L),
         None if spec.white is None else Positive.of([spec.white] * dim),
@@ -57,11 +61,18 @@ def _build_wishart(spec, basis, dim, key, is_time_dependent) -> WishartField:
     )
 
 
-def _initial_scale(key: PRNGKeyArray, dim: int, rank: int):
+def normals(key: PRNGKeyArray, shape: tuple[int, ...]) -> np.ndarray:
+    """Standard normals on the host, out of a vector of 1024, 2048, 4096, … draws: few programs serve all shapes."""
+    n = math.prod(shape)
+    size = max(FEWEST_NORMALS, 1 << (n - 1).bit_length())
+    return np.asarray(jax.random.normal(key, (size,)))[:n].reshape(shape)
+
+
+def _initial_scale(key: PRNGKeyArray, dim: int, rank: int) -> Array:
     """The identity for full rank; otherwise random rows of unit norm, so that no two dimensions start glued
     together.
     """
     if rank == dim:
-        return jnp.eye(dim)
-    L = jax.random.normal(key, (dim, rank))
-    return L / jnp.linalg.norm(L, axis=1, keepdims=True)
+        return jnp.asarray(np.eye(dim))
+    L = normals(key, (dim, rank))
+    return jnp.asarray(L / np.linalg.norm(L, axis=1, keepdims=True))

@@ -11,6 +11,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
@@ -58,7 +59,10 @@ def trainable(model: Any, steps: AbstractSteps) -> PyTree:
 def start_state(model: Any, key: PRNGKeyArray, steps: AbstractSteps) -> TrainState:
     """The state before the first step."""
     parameters, _ = eqx.partition(model, trainable(model, steps))
-    return TrainState(model, OPTIMISER.init(ravel_pytree(parameters)[0]), key, jnp.zeros((), jnp.int32))
+    shapes = jax.eval_shape(lambda leaves: OPTIMISER.init(ravel_pytree(leaves)[0]), parameters)
+    # Adam starts at zero. Zeros of NumPy: JAX would compile programs to make them, for each number of parameters.
+    optimiser = jax.tree.map(lambda leaf: jnp.asarray(np.zeros(leaf.shape, leaf.dtype)), shapes)
+    return TrainState(model, optimiser, key, jnp.zeros((), jnp.int32))
 
 
 def _is_finite(tree: PyTree) -> Bool[Array, ""]:
@@ -104,13 +108,15 @@ def run_steps(
     state = eqx.tree_at(lambda s: s.key, state, key)
     order = steps.shuffle(k_order, data)
 
+    # Under `jit` a step is traced once, for its shapes and for the loop, where both see the same types.
+    @jax.jit
     def one(state, i):
         batch = steps.batch(data, order, i)
         return step(state, batch, rates.adam[i], rates.natural[i], rates.kl_weight[i], steps)
 
     def body(i, carry):
         state, records = carry
-        state, report = one(state, i)
+        state, report = one(state, jnp.asarray(i, int))
         return state, {name: records[name].at[i].set(value) for name, value in report.items()}
 
     shapes = jax.eval_shape(one, state, jnp.zeros((), int))[1]

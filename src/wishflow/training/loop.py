@@ -237,7 +237,8 @@ class _RowsRun(_Run):
         y_width = [p.y.shape[1] for p in self.problems]
         models = self._stack([sparse_gp.build(base, self.training, Z, w) for Z, w in zip(self.Z, y_width, strict=True)])
         is_flow = isinstance(self.spec, FlowSpec)
-        models = self._warm_start(models, "output" if is_flow else "fit")
+        if not is_flow or self.training.warm_iter > 0:
+            models = self._warm_start(models, "output" if is_flow else "fit")
         if is_flow:
             models = self._flow_phase(models)
         return self._package(models)
