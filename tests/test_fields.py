@@ -207,7 +207,7 @@ def test_wishart_field_is_made_of_the_marginals_of_its_sparse_gps(name):
 
 
 @pytest.mark.parametrize("shape", [(1,), (5, 32), (30, 50)])
-def test_normals_of_the_host_are_those_of_jax(shape):
+def test_normals_of_any_shape_are_those_of_jax(shape):
     key = jax.random.key(3)
     np.testing.assert_array_equal(normals(key, shape), jax.random.normal(key, shape))
 

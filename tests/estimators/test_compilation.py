@@ -59,12 +59,14 @@ def test_one_program_serves_a_whole_fit():
     assert names.count("_value_and_grad") == 1
 
 
-def test_a_classifier_needs_one_program_for_training_and_a_small_one():
-    """Nothing else is compiled where only the number of columns is new: starting values come from the host."""
+def test_a_classifier_needs_one_program_for_training_and_few_small_ones():
+    """Where only the number of columns is new: Kzz, and what brings random starting values into shape."""
     wf.FlowClassifier(**SMALL).fit(*labelled(30, next(COLUMNS)))
     with compilations() as names:
         wf.FlowClassifier(**SMALL).fit(*labelled(30, next(COLUMNS)))
-    assert sorted(name for name in names if name != "stage") == ["_kernel_matrix", "train_chunk"]
+    assert names.count("train_chunk") == names.count("_kernel_matrix") == 1
+    assert "_normal" not in names
+    assert sum(name != "stage" for name in names) <= 10
 
 
 def test_a_step_is_traced_once(monkeypatch):

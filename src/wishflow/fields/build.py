@@ -47,7 +47,7 @@ def _build_wishart(spec, basis, dim, key, is_time_dependent) -> WishartField:
     is_shared = spec.columns == "shared"
     k_mean, k_scale = jax.random.split(key)
     posterior = POSTERIORS[spec.posterior].prior(rank if is_shared else rank * dof, basis.n_inducing)
-    mean = jnp.asarray(DIFFUSION_MEAN_SD * normals(k_mean, posterior.mean.shape))
+    mean = DIFFUSION_MEAN_SD * normals(k_mean, posterior.mean.shape)
     L = _initial_scale(k_scale, dim, rank)
     return WishartField(
         basis,
@@ -61,11 +61,11 @@ def _build_wishart(spec, basis, dim, key, is_time_dependent) -> WishartField:
     )
 
 
-def normals(key: PRNGKeyArray, shape: tuple[int, ...]) -> np.ndarray:
-    """Standard normals on the host, out of a vector of 1024, 2048, 4096, … draws: few programs serve all shapes."""
+def normals(key: PRNGKeyArray, shape: tuple[int, ...]) -> Array:
+    """Standard normals, out of a vector of 1024, 2048, 4096, … draws: a generator for each shape is long to compile."""
     n = math.prod(shape)
     size = max(FEWEST_NORMALS, 1 << (n - 1).bit_length())
-    return np.asarray(jax.random.normal(key, (size,)))[:n].reshape(shape)
+    return jax.random.normal(key, (size,))[:n].reshape(shape)
 
 
 def _initial_scale(key: PRNGKeyArray, dim: int, rank: int) -> Array:
@@ -75,4 +75,4 @@ def _initial_scale(key: PRNGKeyArray, dim: int, rank: int) -> Array:
     if rank == dim:
         return jnp.asarray(np.eye(dim))
     L = normals(key, (dim, rank))
-    return jnp.asarray(L / np.linalg.norm(L, axis=1, keepdims=True))
+    return L / jnp.linalg.norm(L, axis=1, keepdims=True)
