@@ -486,7 +486,15 @@ def fast_class_preset(n_rows: int, n_inputs: int) -> TrainingSpec:
     """
     training = fast_preset(n_rows, n_inputs)
     max_iter = max(200, 3 * training.max_iter // 10)
-    return dataclasses.replace(training, max_iter=max_iter, kl_warmup=max_iter // 2, warm_iter=0, learning_rate=0.02)
+    return dataclasses.replace(
+        training,
+        max_iter=max_iter,
+        kl_warmup=max_iter // 2,
+        warm_iter=0,
+        learning_rate=0.02,
+        path_average="log",
+        n_train_samples=1,
+    )
 
 
 def fast_series_preset(n_rows: int, dim: int) -> TrainingSpec:
