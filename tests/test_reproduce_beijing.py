@@ -58,7 +58,7 @@ def made_frame() -> pd.DataFrame:
         walk[t] = 0.9 * walk[t - 1] + shared[t]
     wave = np.sin(2 * np.pi * np.arange(n) / 24)[:, None]
     index = pd.date_range("2015-01-01", periods=n, freq="h", tz="Asia/Shanghai", name="time")
-    frame = pd.DataFrame(10.0 + 5.0 * (walk + wave), index=index, columns=COLUMNS)
+    frame = pd.DataFrame(40.0 + 5.0 * (walk + wave), index=index, columns=COLUMNS)
     frame.iloc[[205, 250], 2] = np.nan
     return frame
 

@@ -19,7 +19,7 @@ from ...estimators.base import chosen_training
 from ...files import plain
 from ...specs import SERIES_PRESETS, Spec
 from ..provenance import provenance
-from .models import MODELS, Ensemble, fit_ours
+from .models import MODELS, TRANSFORMS, Ensemble, fit_ours, transform_by_kind
 from .protocol import Parts, roll, with_holes
 
 TRACED = ("wishart", "diagonal", "nodrift")
@@ -69,17 +69,18 @@ class Job:
         figures = {"traces": self.model in TRACED, "joint": self.model in JOINED}
         return (*(name for name, is_shown in figures.items() if is_shown and not self.missing), "scores")
 
-    def estimator(self) -> Any:
+    def estimator(self, parts: Parts) -> Any:
         model = MODELS[self.model]
-        return wf.WishartForecaster(**self.options) if model.make is None else model.make()
+        return wf.WishartForecaster(**self.options(parts)) if model.make is None else model.make()
 
-    @property
-    def options(self) -> dict[str, Any]:
-        return {**(MODELS[self.model].options or {}), **dict(self.changes)}
+    def options(self, parts: Parts) -> dict[str, Any]:
+        """The options of one of our models for these series."""
+        transform = transform_by_kind(TRANSFORMS, parts.train.columns)
+        return {"transform": transform, **(MODELS[self.model].options or {}), **dict(self.changes)}
 
     def settings(self, cell: str, parts: Parts) -> dict[str, Any]:
         """What a result must have been made with, as JSON."""
-        estimator = self.estimator()
+        estimator = self.estimator(parts)
         options = {
             name: value.to_json() if isinstance(value, Spec) else value
             for name, value in estimator.get_params(deep=False).items()
@@ -109,9 +110,9 @@ def label_of(name: str) -> str:
 def fit(job: Job, parts: Parts, callbacks: Any = None) -> Any:
     """The fitted model, at the end of the training part. Rivals know no missing values: they get all entries."""
     if not job.is_ours:
-        return job.estimator().fit(parts.train)
+        return job.estimator(parts).fit(parts.train)
     train = with_holes(parts.train, job.missing)
-    forecaster = fit_ours(parts, train, job.options, job.n_members, callbacks)
+    forecaster = fit_ours(parts, train, job.options(parts), job.n_members, callbacks)
     return forecaster.update(parts.train.iloc[-N_COMPLETE:]) if job.missing else forecaster
 
 
