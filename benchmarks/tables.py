@@ -21,7 +21,7 @@ from wishflow.experiments.uci.suite import MODELS
 from wishflow.report import markdown_table
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = ("README.md", "docs/results.md", "docs/decisions.md")
+DOCUMENTS = ("README.md", "docs/results.md", "docs/tuning.md")
 BARS = {
     ("boston", "sgp"): -2.45,
     ("concrete", "sgp"): -3.18,
@@ -115,8 +115,8 @@ LATENT_COLUMNS = (("crps_1", ".3f"), ("crps_24", ".3f"), ("seconds", ".0f"))
 
 def tuning_table() -> str:
     """What was tried on validation parts, in the order it was tried."""
-    lines = ["| data | model | splits | settings that differ from the rule of that time | log density, validation |"]
-    lines.append("|---|---|---|---|---|")
+    lines = ["| file | data | model | splits | settings that differ from the rule of that time | log density |"]
+    lines.append("|---|---|---|---|---|---|")
     for path in sorted((ROOT / "results" / "tuning").glob("uci-*.jsonl"), key=_number):
         for text in path.read_text().splitlines():
             line = json.loads(text)
@@ -125,14 +125,14 @@ def tuning_table() -> str:
             changes = ", ".join(_setting(name, value) for name, value in settings.items()) or "none"
             score = f"{line['mean']['log_density']:.3f} ± {line['sd']['log_density']:.3f}"
             label = MODELS[{"diffwgp": "diffwgp5"}.get(job["model"], job["model"])].label
-            lines.append(f"| {job['data']} | {label} | {job.get('splits', 20)} | {changes} | {score} |")
+            lines.append(f"| {path.stem} | {job['data']} | {label} | {job.get('splits', 20)} | {changes} | {score} |")
     return "\n".join(lines)
 
 
 def beijing_tuning_table() -> str:
     """What was tried on October to December 2015, in the order it was tried."""
-    lines = ["| model | settings that differ from the model's | log density, hour 1 | CRPS | 80 % coverage |"]
-    lines.append("|---|---|---|---|---|")
+    lines = ["| file | model | settings | log density, hour 1 | CRPS | 80 % coverage |"]
+    lines.append("|---|---|---|---|---|---|")
     for path in sorted((ROOT / "results" / "tuning").glob("beijing-*.jsonl"), key=_number):
         for text in path.read_text().splitlines():
             line = json.loads(text)
@@ -140,7 +140,8 @@ def beijing_tuning_table() -> str:
             settings = {**job.get("set", {}), **({"members": job["members"]} if "members" in job else {})}
             changes = ", ".join(_setting(name, value) for name, value in settings.items()) or "none"
             cells = [" / ".join(f"{v:.3f}" for v in bands[name].values()) for name in ("crps", "coverage_80")]
-            lines.append(f"| {job['model']} | {changes} | {line['log_density_1']:.2f} | " + " | ".join(cells) + " |")
+            first = f"| {path.stem} | {job['model']} | {changes} | {line['log_density_1']:.2f} | "
+            lines.append(first + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
