@@ -245,25 +245,31 @@ def negative_rollout_bound(
     field = model.field.prepare(dtype)
     layout, exact = model.layout, windows.y.dtype
 
+    def at(history, u):
+        return field.at(layout.row(history, u).astype(field.basis.Z.dtype))
+
     def path(key):
-        def tick(history, inputs):
-            k, h, u, y, seen, scored = inputs
+        # The field at x_t scores row t and takes the step to t + 1: T + 1 evaluations for T ticks.
+        def tick(carry, inputs):
+            history, here = carry
+            k, h, u_next, y, seen, scored = inputs
             k_step, k_score = jax.random.split(k)
-            here = field.at(layout.row(history, u).astype(field.basis.Z.dtype))
             noise = here.increment(k_step, 1.0).astype(exact)
             x = history[:, : layout.dim] + h[:, None] * here.drift.astype(exact) + jnp.sqrt(h)[:, None] * noise
             history = layout.shift(history, x)
-            there = field.at(layout.row(history, u).astype(field.basis.Z.dtype))
+            here = at(history, u_next)
             mask = seen.astype(exact)
-            F = there.factor(k_score).astype(exact) * mask[..., None]
-            white = jnp.where(seen, there.white.astype(exact), 1.0)
+            F = here.factor(k_score).astype(exact) * mask[..., None]
+            white = jnp.where(seen, here.white.astype(exact), 1.0)
             # Unseen entries get the density of N(0, 1) at 0, which is taken off again.
             density = low_rank_log_density(mask * (y - x), F, white)
             density = density + 0.5 * jnp.log(2.0 * jnp.pi) * jnp.sum(1.0 - mask, -1)
-            return history, jnp.where(scored, density, 0.0)
+            return (history, here), jnp.where(scored, density, 0.0)
 
-        inputs = (jax.random.split(key, windows.h.shape[1]), *_by_tick(windows), windows.is_scored.T)
-        return jnp.sum(jax.lax.scan(tick, windows.start, inputs)[1], 0)
+        h, u, y, seen = _by_tick(windows)
+        u_next = jnp.concatenate([u[1:], u[-1:]])
+        inputs = (jax.random.split(key, len(h)), h, u_next, y, seen, windows.is_scored.T)
+        return jnp.sum(jax.lax.scan(tick, (windows.start, at(windows.start, u[0])), inputs)[1], 0)
 
     by_window, _ = _over_paths(jax.vmap(path)(jax.random.split(key, n_samples)), average)
     fit = windows.n_data / jnp.sum(windows.weights) * jnp.sum(windows.weights * by_window)
