@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from wishflow.cli import app, environment
+from wishflow.runtime import enable_compilation_cache
 
 
 @pytest.fixture
@@ -50,3 +52,18 @@ def test_info_names_versions_and_backend():
     assert lines["jax"] == jax.__version__
     assert lines["backend"] == jax.default_backend()
     assert lines == environment()
+
+
+def test_the_module_is_the_command():
+    found = subprocess.run([sys.executable, "-m", "wishflow", "--help"], capture_output=True, text=True, check=True)
+    assert "reproduce" in found.stdout and "demo" in found.stdout
+
+
+def test_a_cache_folder_that_was_named_before_is_kept(tmp_path):
+    before = jax.config.jax_compilation_cache_dir
+    try:
+        jax.config.update("jax_compilation_cache_dir", str(tmp_path / "named"))
+        assert enable_compilation_cache() == tmp_path / "named"
+    finally:
+        enable_compilation_cache(before)
+    assert jax.config.jax_compilation_cache_dir == before
