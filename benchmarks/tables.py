@@ -9,6 +9,7 @@ A marked part lies between `<!-- results:NAME -->` and `<!-- /results:NAME -->`.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import re
 import sys
@@ -17,10 +18,11 @@ from pathlib import Path
 from wishflow.experiments.beijing import results as beijing
 from wishflow.experiments.beijing.tables import score_table
 from wishflow.experiments.uci.results import read_results
-from wishflow.experiments.uci.suite import MODELS
+from wishflow.experiments.uci.suite import DATA, MODELS
 from wishflow.report import markdown_table
 
 ROOT = Path(__file__).parent.parent
+TUNED = {"diffwgp": "diffwgp5", "diffwgp_full": "diffwgp5"}
 DOCUMENTS = ("README.md", "docs/results.md", "docs/tuning.md")
 BARS = {
     ("boston", "sgp"): -2.45,
@@ -46,8 +48,13 @@ def uci_table() -> str:
         "| data | model | log density (mixture) | mean of logs | RMSE | 95 % coverage | seconds, all splits | bar |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for (data, model), result in uci_results().items():
-        lines.append(_row(data, MODELS[model].label, result, BARS.get((data, model))))
+    results = uci_results()
+    for data, model in itertools.product(DATA, MODELS):
+        bar = BARS.get((data, model))
+        if (data, model) in results:
+            lines.append(_row(data, MODELS[model].label, results[data, model], bar))
+        elif bar is not None:
+            lines.append(f"| {data} | {MODELS[model].label} | not measured yet | | | | | {bar:g} |")
     return "\n".join(lines)
 
 
@@ -124,7 +131,7 @@ def tuning_table() -> str:
             settings = {**job.get("set", {}), **job.get("options", {})}
             changes = ", ".join(_setting(name, value) for name, value in settings.items()) or "none"
             score = f"{line['mean']['log_density']:.3f} ± {line['sd']['log_density']:.3f}"
-            label = MODELS[{"diffwgp": "diffwgp5"}.get(job["model"], job["model"])].label
+            label = MODELS[TUNED.get(job["model"], job["model"])].label
             lines.append(f"| {path.stem} | {job['data']} | {label} | {job.get('splits', 20)} | {changes} | {score} |")
     return "\n".join(lines)
 

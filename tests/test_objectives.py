@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from factories import DIFFUSIONS, make_batch, make_flow, make_sparse_gp, points, quick_jit
 
+from wishflow import objectives
 from wishflow.models.base import output_components
 from wishflow.objectives import (
     Batch,
@@ -280,3 +281,11 @@ def test_two_sparse_gps_in_one_program_never_wait_for_each_other():
     command = [sys.executable, "-c", TWO_GPS]
     done = subprocess.run(command, env=environment, timeout=120, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "done", done.stderr
+
+
+def test_a_state_has_the_covariates_of_the_step_that_leaves_it_and_padding_has_none():
+    h = jnp.array([[1.0, 0.5, 0.7, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0, 1.0]]).T
+    u = jnp.array([[3.0, 4.0, 5.0, 0.0, 0.0], [3.0, 4.0, 5.0, 6.0, 7.0]]).T[..., None]
+    there = objectives._covariates_there(h, u)[..., 0]
+    np.testing.assert_array_equal(there[:3, 0], [4.0, 5.0, 5.0])  # a short window, then padding
+    np.testing.assert_array_equal(there[:, 1], [4.0, 5.0, 6.0, 7.0, 7.0])

@@ -88,6 +88,21 @@ def test_settings_of_a_cell_follow_the_preset_and_the_number_of_splits():
     assert json.loads(json.dumps(settings)) == settings
 
 
+def test_a_result_of_sgp_does_not_hang_on_settings_of_flows(monkeypatch):
+    cell, flow = Cell("boston", "sgp"), Cell("boston", "diffwgp5")
+    before = cell.settings(506, 13), flow.settings(506, 13)
+    rule = specs.fast_preset
+
+    def changed(**changes):
+        monkeypatch.setitem(specs.PRESETS, "fast", lambda n, d: dataclasses.replace(rule(n, d), **changes))
+        return cell.settings(506, 13), flow.settings(506, 13)
+
+    sgp, wgp = changed(n_steps=7, batch_size=11)
+    assert sgp == before[0] and wgp != before[1]
+    assert changed(noise_variance=0.3)[0] != before[0]
+    assert changed(batch_size=11, collapsed_limit=100)[0] != changed(batch_size=12, collapsed_limit=100)[0]
+
+
 # --- which cells are run ---------------------------------------------------------------------
 
 

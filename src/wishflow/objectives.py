@@ -216,6 +216,15 @@ def _by_tick(batch: WindowBatch):
     return tuple(jnp.swapaxes(x, 0, 1) for x in (batch.h, batch.u, batch.y, batch.is_seen))
 
 
+def _covariates_there(h: Float[Array, "T B"], u: Float[Array, "T B U"]) -> Float[Array, "T B U"]:
+    """Covariates of the state at the end of each tick: those of the step that leaves it.
+
+    At the end of a window, after which there is only padding (h = 0), those of the step that led there.
+    """
+    h_next, u_next = (jnp.concatenate([x[1:], x[-1:]]) for x in (h, u))
+    return jnp.where(h_next[..., None] > 0, u_next, u)
+
+
 def _window_fit(field, batch: WindowBatch, key, n_samples: int, average: str) -> Scalar:
     """Draws of J are averaged tick by tick."""
     belief = filtering.Belief.start(batch.start, batch.is_known)
@@ -238,7 +247,8 @@ def negative_rollout_bound(
 ) -> tuple[Scalar, dict[str, Scalar]]:
     """The paper's objective: simulate freely from the first row of a window, score every row with N(x_t, Σ(x_t) + Λ).
 
-    Σ and Λ are not multiplied by Δ here, and the simulated state already holds the noise: kept for comparison.
+    Σ and Λ are not multiplied by Δ here, and the simulated state already holds the noise: kept for comparison. Row t is
+    scored with the covariates of the step that leaves it.
     """
     windows = batch.windows
     assert windows is not None
@@ -252,12 +262,12 @@ def negative_rollout_bound(
         # The field at x_t scores row t and takes the step to t + 1: T + 1 evaluations for T ticks.
         def tick(carry, inputs):
             history, here = carry
-            k, h, u_next, y, seen, scored = inputs
+            k, h, u_there, y, seen, scored = inputs
             k_step, k_score = jax.random.split(k)
             noise = here.increment(k_step, 1.0).astype(exact)
             x = history[:, : layout.dim] + h[:, None] * here.drift.astype(exact) + jnp.sqrt(h)[:, None] * noise
             history = layout.shift(history, x)
-            here = at(history, u_next)
+            here = at(history, u_there)
             mask = seen.astype(exact)
             F = here.factor(k_score).astype(exact) * mask[..., None]
             white = jnp.where(seen, here.white.astype(exact), 1.0)
@@ -267,8 +277,7 @@ def negative_rollout_bound(
             return (history, here), jnp.where(scored, density, 0.0)
 
         h, u, y, seen = _by_tick(windows)
-        u_next = jnp.concatenate([u[1:], u[-1:]])
-        inputs = (jax.random.split(key, len(h)), h, u_next, y, seen, windows.is_scored.T)
+        inputs = (jax.random.split(key, len(h)), h, _covariates_there(h, u), y, seen, windows.is_scored.T)
         return jnp.sum(jax.lax.scan(tick, (windows.start, at(windows.start, u[0])), inputs)[1], 0)
 
     by_window, _ = _over_paths(jax.vmap(path)(jax.random.split(key, n_samples)), average)
@@ -334,19 +343,20 @@ def negative_encoder_bound(
         start = mean + sd * epsilon
 
         def tick(x, inputs):
-            k, h, u, y, seen = inputs
+            k, h, u, y, seen, u_there = inputs
             k_step, k_score = jax.random.split(k)
             here = field.at(layout.row(x, u).astype(field.basis.Z.dtype))
             noise = here.increment(k_step, 1.0).astype(exact)
             x = x + h[:, None] * here.drift.astype(exact) + jnp.sqrt(h)[:, None] * noise
             F = jnp.zeros((*y.shape, 0), exact)
             if model.readout.coupling is not None:
-                there = field.at(layout.row(x, u).astype(field.basis.Z.dtype))
+                there = field.at(layout.row(x, u_there).astype(field.basis.Z.dtype))
                 F = readout.noise_factor(k_score, there).astype(exact)
             return x, readout_log_density(readout, x, F, y, seen)
 
-        keys = jax.random.split(k_path, windows.h.shape[1])
-        _, by_tick = jax.lax.scan(tick, start, (keys, *_by_tick(windows)))
+        h, u, y, seen = _by_tick(windows)
+        inputs = (jax.random.split(k_path, len(h)), h, u, y, seen, _covariates_there(h, u))
+        _, by_tick = jax.lax.scan(tick, start, inputs)
         log_ratio = jnp.sum(0.5 * epsilon**2 - 0.5 * start**2 + jnp.log(sd), -1)
         return jnp.sum(by_tick, 0), log_ratio
 

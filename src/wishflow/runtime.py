@@ -91,7 +91,7 @@ def enable_compilation_cache(folder: str | Path | None = None) -> Path:
     Makefile or the test configuration calls it.
     """
     if folder is None:
-        folder = getattr(jax.config, "jax_compilation_cache_dir", None)
+        folder = getattr(jax.config, "jax_compilation_cache_dir", None) or None  # may be named by an empty string
     if folder is None:
         from platformdirs import user_cache_path
 

@@ -385,7 +385,8 @@ class TrainingSpec(Spec):
     of the iterations over which the rate falls to zero by a cosine; `tolerance` (nats per row and 100 iterations) ends
     the constant part early once the bound no longer rises. `path_average` says what is averaged over `n_train_samples`
     paths (`objectives.negative_bound`). A flow's field has `field_inducing` inducing points (None: as many as the
-    output); those named by `fixed_inducing` ("none", "field", "all") stay where they start.
+    output, which is also the most); stochastic steps do not move those named by `fixed_inducing` ("none", "field",
+    "all"). Both are for regression and classification.
     """
 
     max_iter: int

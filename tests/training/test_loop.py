@@ -13,6 +13,7 @@ import wishflow as wf
 from wishflow import specs
 from wishflow.callbacks import Callback, EarlyStop
 from wishflow.initialise import inducing_points, padded_batch, size_class
+from wishflow.runtime import computing
 from wishflow.training import Problem, chunk, train
 from wishflow.training.steps import RowSteps, next_rows, shuffled
 
@@ -162,3 +163,23 @@ def test_inducing_points_that_are_fixed_are_not_moved_and_a_field_may_have_fewer
 def test_unknown_names_of_fixed_points_are_refused():
     with pytest.raises(wf.errors.OptionError, match="'none', 'field', 'all'"):
         dataclasses.replace(SMALL, fixed_inducing="fields")
+
+
+def test_many_models_have_a_program_in_common():
+    """What an accelerator would run is traced only: on the CPU batched factorisations can hang."""
+    steps = RowSteps(1, "float32", True, "log", 64)
+    models = [train([problem(seed, training=dataclasses.replace(SMALL, max_iter=0))])[0].model for seed in (0, 1)]
+    data = [padded_batch(problem(seed).X, problem(seed).y) for seed in (0, 1)]
+    rates = chunk.Rates(*(jnp.full((2, chunk.CHUNK), 0.01) for _ in range(3)))
+
+    def stacked(trees):
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+    with computing():
+        states = stacked([chunk.start_state(model, jax.random.key(0), steps) for model in models])
+        run = eqx.filter_vmap(lambda s, d, r: chunk.run_steps(s, d, r, jnp.asarray(3), steps))
+        after, records = eqx.filter_eval_shape(run, states, stacked(data), rates)
+    assert jax.tree.structure(after) == jax.tree.structure(states)
+    for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(states), strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+    assert {record.shape for record in records.values()} == {(2, chunk.CHUNK)}

@@ -26,9 +26,10 @@ STEP_OVERHEAD = 5000
 FLOW_SETTINGS = (
     *("max_iter", "learning_rate", "n_steps", "n_train_samples", "path_average", "kl_warmup", "warm_iter"),
     *("flow_dtype", "flow_noise_share", "output_lengthscale", "field_lengthscale", "field_variance"),
-    *("field_inducing", "fixed_inducing"),
+    "field_inducing",
 )
-BATCH_SETTINGS = ("batch_size", "natural_rate", "warm_rate", "decay", "rate_warmup")
+# Settings of stochastic steps, which SGP has only where its bound is not collapsed.
+BATCH_SETTINGS = ("batch_size", "natural_rate", "warm_rate", "decay", "rate_warmup", "fixed_inducing")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,8 +73,10 @@ class Cell:
     def settings(self, n_rows: int, n_inputs: int) -> dict[str, Any]:
         """What a result must have been made with, as JSON: options, and the part of the preset's rule that matters."""
         options = self.estimator().get_params(deep=False)
-        rule = PRESETS[self.preset](len(split(n_rows, 0)[0]), n_inputs)
-        unused = () if self.model != "sgp" else FLOW_SETTINGS + (BATCH_SETTINGS if rule.collapsed else ())
+        n_train = len(split(n_rows, 0)[0])
+        rule = PRESETS[self.preset](n_train, n_inputs)
+        is_collapsed = rule.collapsed and n_train <= rule.collapsed_limit
+        unused = () if self.model != "sgp" else FLOW_SETTINGS + (BATCH_SETTINGS if is_collapsed else ())
         return {
             "preset": self.preset,
             "n_splits": self.n_splits,
