@@ -48,6 +48,7 @@ LAYERS = (
     "report",
     "experiments",
     "cli",
+    "__main__",
 )
 
 # Terminal libraries stay at the edge, so that the library is silent and quick to import.
