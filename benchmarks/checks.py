@@ -10,9 +10,6 @@ from __future__ import annotations
 import argparse
 import collections
 import json
-import os
-import subprocess
-import sys
 import time
 import warnings
 from pathlib import Path
@@ -21,6 +18,7 @@ from typing import Any
 from sklearn.utils.estimator_checks import check_estimator
 
 import wishflow as wf
+from benchmarks.alone import measured_alone
 from wishflow.experiments.provenance import provenance
 from wishflow.files import write_json_atomic
 
@@ -45,12 +43,9 @@ def main() -> None:
     if options.one:
         print(json.dumps(measure(options.one)))
         return
-    environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
     runs = {}
     for name in ESTIMATORS:
-        command = [sys.executable, "-m", "benchmarks.checks", "--one", name]
-        output = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
-        runs[name] = json.loads(output.splitlines()[-1])
+        runs[name] = measured_alone("benchmarks.checks", name)
         print(name, runs[name], flush=True)
     write_json_atomic(options.output, {"limit": LIMIT, "runs": runs, "provenance": provenance()})
 

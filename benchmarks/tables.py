@@ -13,6 +13,7 @@ import itertools
 import json
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from wishflow.experiments.beijing import results as beijing
@@ -124,15 +125,11 @@ def tuning_table() -> str:
     """What was tried on validation parts, in the order it was tried."""
     lines = ["| file | data | model | splits | settings that differ from the rule of that time | log density |"]
     lines.append("|---|---|---|---|---|---|")
-    for path in sorted((ROOT / "results" / "tuning").glob("uci-*.jsonl"), key=_number):
-        for text in path.read_text().splitlines():
-            line = json.loads(text)
-            job = line["job"]
-            settings = {**job.get("set", {}), **job.get("options", {})}
-            changes = ", ".join(_setting(name, value) for name, value in settings.items()) or "none"
-            score = f"{line['mean']['log_density']:.3f} ± {line['sd']['log_density']:.3f}"
-            label = MODELS[TUNED.get(job["model"], job["model"])].label
-            lines.append(f"| {path.stem} | {job['data']} | {label} | {job.get('splits', 20)} | {changes} | {score} |")
+    for file, job, line in _tried("uci"):
+        changes = _changes({**job.get("set", {}), **job.get("options", {})})
+        score = f"{line['mean']['log_density']:.3f} ± {line['sd']['log_density']:.3f}"
+        label = MODELS[TUNED.get(job["model"], job["model"])].label
+        lines.append(f"| {file} | {job['data']} | {label} | {job.get('splits', 20)} | {changes} | {score} |")
     return "\n".join(lines)
 
 
@@ -140,20 +137,25 @@ def beijing_tuning_table() -> str:
     """What was tried on October to December 2015, in the order it was tried."""
     lines = ["| file | model | settings | log density, hour 1 | CRPS | 80 % coverage |"]
     lines.append("|---|---|---|---|---|---|")
-    for path in sorted((ROOT / "results" / "tuning").glob("beijing-*.jsonl"), key=_number):
-        for text in path.read_text().splitlines():
-            line = json.loads(text)
-            job, bands = line["job"], line["bands"]
-            settings = {**job.get("set", {}), **({"members": job["members"]} if "members" in job else {})}
-            changes = ", ".join(_setting(name, value) for name, value in settings.items()) or "none"
-            cells = [" / ".join(f"{v:.3f}" for v in bands[name].values()) for name in ("crps", "coverage_80")]
-            first = f"| {path.stem} | {job['model']} | {changes} | {line['log_density_1']:.2f} | "
-            lines.append(first + " | ".join(cells) + " |")
+    for file, job, line in _tried("beijing"):
+        changes = _changes({**job.get("set", {}), **({"members": job["members"]} if "members" in job else {})})
+        cells = [" / ".join(f"{v:.3f}" for v in line["bands"][name].values()) for name in ("crps", "coverage_80")]
+        first = f"| {file} | {job['model']} | {changes} | {line['log_density_1']:.2f} | "
+        lines.append(first + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def _number(path: Path) -> int:
-    return int(path.stem.partition("-")[2])
+def _tried(kind: str) -> Iterator[tuple[str, dict, dict]]:
+    """File, job and result of every line of a search, in the order of the files' numbers."""
+    paths = (ROOT / "results" / "tuning").glob(f"{kind}-*.jsonl")
+    for path in sorted(paths, key=lambda path: int(path.stem.partition("-")[2])):
+        for text in path.read_text().splitlines():
+            line = json.loads(text)
+            yield path.stem, line["job"], line
+
+
+def _changes(settings: dict) -> str:
+    return ", ".join(_setting(name, value) for name, value in settings.items()) or "none"
 
 
 def _setting(name: str, value: object) -> str:

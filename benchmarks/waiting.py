@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 
+from benchmarks.alone import measured_alone
 from wishflow.experiments.provenance import provenance
 from wishflow.files import write_json_atomic
 
@@ -52,9 +51,7 @@ def main() -> None:
     runs: dict[str, list] = {name: [] for name in LIMITS}
     for _ in range(options.repeats):
         for name in LIMITS:
-            command = [sys.executable, "-m", "benchmarks.waiting", "--one", name]
-            output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-            runs[name].append(json.loads(output.splitlines()[-1]))
+            runs[name].append(measured_alone("benchmarks.waiting", name))
             print(name, runs[name][-1], flush=True)
     result = {"limits": LIMITS, "runs": runs, "provenance": provenance()}
     result["median"] = {n: {k: sorted(r[k] for r in rs)[len(rs) // 2] for k in rs[0]} for n, rs in runs.items()}

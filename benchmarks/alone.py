@@ -1,0 +1,17 @@
+"""Measurements in a process of their own with no compilation cache: the first use after an import."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+
+def measured_alone(module: str, name: str) -> dict[str, Any]:
+    """What `python -m MODULE --one NAME` prints as its last line, a JSON object."""
+    environment = {key: value for key, value in os.environ.items() if key != "JAX_COMPILATION_CACHE_DIR"}
+    command = [sys.executable, "-m", module, "--one", name]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+    return json.loads(output.splitlines()[-1])
