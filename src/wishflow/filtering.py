@@ -1,8 +1,9 @@
 """p(x_t | y up to t): the Gaussian belief recursion through gaps and holes (design, section 1, Dynamics).
 
 The state is (x, older lags). The belief moves with the mean covariance Σ̄ + Λ; what is seen at a tick is scored by a
-mixture over draws of J in the step that leads to it. Exact for linear drift and noise that is neither random nor
-dependent on the state; elsewhere an assumed-density approximation.
+mixture over draws of J in the step that leads to it. Exact for linear drift and Gaussian noise that is neither random
+nor dependent on the state; elsewhere an assumed-density approximation. Noise of Student-t has the belief of its
+covariances, and what is seen is scored as if the way there were one step.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, Scalar
 
 from .fields.dynamic import Layout, PreparedDynamics
-from .linalg import log_det, small_whitener
+from .linalg import elliptical_log_density, log_det, small_whitener
 
 
 class Belief(eqx.Module):
@@ -30,10 +31,14 @@ class Belief(eqx.Module):
 
 
 class Predicted(eqx.Module):
-    """The belief after a step, and the covariance of the new state for each draw of J, (S, N, D, D)."""
+    """The belief after a step, and the covariance of the new state for each draw of J, (S, N, D, D).
+
+    `tail_dof` are the degrees of freedom of noise of Student-t (None: Gaussian).
+    """
 
     belief: Belief
     drawn: Float[Array, "S N D D"]
+    tail_dof: Scalar | None = None
 
 
 def predict(
@@ -61,7 +66,7 @@ def predict(
         noise = F @ jnp.swapaxes(F, -1, -2) + here.white[..., None] * jnp.eye(D, dtype=X.dtype)
         return carried + length * noise
 
-    return Predicted(Belief(mean, moved), jax.vmap(drawn)(jax.random.split(key, n_samples)))
+    return Predicted(Belief(mean, moved), jax.vmap(drawn)(jax.random.split(key, n_samples)), here.tail_dof)
 
 
 def _moved(P: Array, GP: Array, first: Array, layout: Layout) -> Array:
@@ -89,7 +94,7 @@ def score(predicted: Predicted, y: Float[Array, "N D"], is_seen: Bool[Array, "N 
     seen = is_seen.astype(y.dtype)
     W = small_whitener(_among_seen(predicted.drawn, seen))
     white = jnp.einsum("snij,nj->sni", W, _residual(predicted.belief, y, is_seen))
-    return -0.5 * (jnp.sum(seen, -1) * jnp.log(2.0 * jnp.pi) + log_det(W) + jnp.sum(white**2, -1))
+    return elliptical_log_density(jnp.sum(white**2, -1), log_det(W), jnp.sum(seen, -1), predicted.tail_dof)
 
 
 def update(belief: Belief, y: Float[Array, "N D"], is_seen: Bool[Array, "N D"]) -> Belief:

@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
-from jaxtyping import Array, Float, PyTree
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Float, PyTree, Scalar
 
 from .errors import FactorisationError
 
@@ -147,31 +148,53 @@ def log_det(W: Float[Array, "... K K"]) -> Float[Array, ...]:
     return -2.0 * jnp.sum(jnp.log(jnp.diagonal(W, axis1=-2, axis2=-1)), -1)
 
 
-def low_rank_log_density(
-    r: Float[Array, "... D"], F: Float[Array, "... D nu"], diagonal: Float[Array, "... D"]
+def elliptical_log_density(
+    squares: Float[Array, ...], log_det_B: Float[Array, ...], n: Array | int, dof: Scalar | None = None
 ) -> Float[Array, ...]:
-    """log N(r; 0, B) with B = F Fᵀ + diag(λ): −½ (D log 2π + log|B| + rᵀB⁻¹r).
+    """Log density of r, n entries with mean zero and covariance B, from rᵀB⁻¹r and log|B|: Gaussian where dof is None,
+
+        −½ (n log 2π + log|B| + rᵀB⁻¹r),
+
+    else Student-t with κ = dof > 2 degrees of freedom, scaled so that its covariance is B as well:
+
+        log Γ((κ + n)/2) − log Γ(κ/2) − ½ (n log((κ − 2)π) + log|B| + (κ + n) log(1 + rᵀB⁻¹r/(κ − 2))).
+    """
+    if dof is None:
+        return -0.5 * (n * jnp.log(2.0 * jnp.pi) + log_det_B + squares)
+    far = (dof + n) * jnp.log1p(squares / (dof - 2.0))
+    constant = gammaln(0.5 * (dof + n)) - gammaln(0.5 * dof)
+    return constant - 0.5 * (n * jnp.log((dof - 2.0) * jnp.pi) + log_det_B + far)
+
+
+def low_rank_log_density(
+    r: Float[Array, "... D"],
+    F: Float[Array, "... D nu"],
+    diagonal: Float[Array, "... D"],
+    dof: Scalar | None = None,
+) -> Float[Array, ...]:
+    """`elliptical_log_density` with B = F Fᵀ + diag(λ).
 
     For ν < D by Woodbury and the determinant lemma with the small matrix C = I + FᵀΛ⁻¹F; for ν ≥ D with B itself, which
     is then cheaper and more exact.
     """
     D, nu = F.shape[-2:]
-    constant = D * jnp.log(2.0 * jnp.pi)
     if nu >= D:
         B = F @ jnp.swapaxes(F, -1, -2) + diagonal[..., None] * jnp.eye(D, dtype=F.dtype)
-        return dense_log_density(r, B)
+        return dense_log_density(r, B, dof)
     z = r / jnp.sqrt(diagonal)
     if nu == 0:
-        return -0.5 * (constant + jnp.sum(jnp.log(diagonal), -1) + jnp.sum(z * z, -1))
+        return elliptical_log_density(jnp.sum(z * z, -1), jnp.sum(jnp.log(diagonal), -1), D, dof)
     G = F / jnp.sqrt(diagonal)[..., None]
     W = small_whitener(jnp.swapaxes(G, -1, -2) @ G + jnp.eye(nu, dtype=F.dtype))
     inner = jnp.einsum("...ij,...dj,...d->...i", W, G, z)
     log_det_B = jnp.sum(jnp.log(diagonal), -1) + log_det(W)
-    return -0.5 * (constant + log_det_B + jnp.sum(z * z, -1) - jnp.sum(inner * inner, -1))
+    return elliptical_log_density(jnp.sum(z * z, -1) - jnp.sum(inner * inner, -1), log_det_B, D, dof)
 
 
-def dense_log_density(r: Float[Array, "... D"], B: Float[Array, "... D D"]) -> Float[Array, ...]:
-    """log N(r; 0, B) for a stack of small covariances."""
+def dense_log_density(
+    r: Float[Array, "... D"], B: Float[Array, "... D D"], dof: Scalar | None = None
+) -> Float[Array, ...]:
+    """`elliptical_log_density` for a stack of small covariances."""
     W = small_whitener(B)
     white = jnp.einsum("...ij,...j->...i", W, r)
-    return -0.5 * (r.shape[-1] * jnp.log(2.0 * jnp.pi) + log_det(W) + jnp.sum(white * white, -1))
+    return elliptical_log_density(jnp.sum(white * white, -1), log_det(W), r.shape[-1], dof)

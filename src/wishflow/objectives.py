@@ -205,7 +205,7 @@ def _transition_fit(field, batch: TransitionBatch, key, n_samples: int, average:
 
     def one(k):
         F = jnp.sqrt(h)[..., None] * here.factor(k).astype(exact)
-        return low_rank_log_density(residual, F, white)
+        return low_rank_log_density(residual, F, white, here.tail_dof)
 
     log_density = jax.vmap(one)(jax.random.split(key, n_samples))
     by_row, _ = _over_paths(log_density, average)

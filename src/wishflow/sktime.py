@@ -65,6 +65,7 @@ class WishartForecaster(BaseForecaster):
         drift="linear+gp",
         diffusion="wishart",
         white_noise="constant",
+        innovations="gaussian",
         rank=10,
         columns="independent",
         latent_dim=None,
@@ -90,6 +91,7 @@ class WishartForecaster(BaseForecaster):
         self.drift = drift
         self.diffusion = diffusion
         self.white_noise = white_noise
+        self.innovations = innovations
         self.rank = rank
         self.columns = columns
         self.latent_dim = latent_dim

@@ -342,14 +342,15 @@ class DynamicsSpec(Spec):
     """A time series as an SDE: dx = μ(x, lags, u) dt + √(Σ(x, u) + Λ) dB (design, sections 1 and 4).
 
     The state x is what is observed, or `latent`. `drift` says which parts μ has; `white_noise` whether Λ is constant or
-    depends on the state; `step` is the longest Euler step in units of time (the median gap); gaps above `max_gap` steps
-    cut the series.
+    depends on the state; `innovations` whether the noise of a step is "gaussian" or "student_t"; `step` is the longest
+    Euler step in units of time (the median gap); gaps above `max_gap` steps cut the series.
     """
 
     kernel: KernelSpec = RBF()
     drift: str = "linear+gp"
     diffusion: DiffusionSpec = Wishart(rank=10, unit_rows=False)
     white_noise: str = "constant"
+    innovations: str = "gaussian"
     lags: int = 1
     step: float = 1.0
     max_gap: float = 24.0
@@ -362,10 +363,14 @@ class DynamicsSpec(Spec):
         for name, known in (
             ("drift", DRIFTS),
             ("white_noise", ("constant", "state")),
+            ("innovations", ("gaussian", "student_t")),
             ("objective", ("transition", "rollout")),
         ):
             if getattr(self, name) not in known:
                 raise unknown_option(name, getattr(self, name), known)
+        if self.innovations != "gaussian" and (self.latent is not None or self.objective == "rollout"):
+            what = "a latent state" if self.latent is not None else 'objective="rollout"'
+            raise OptionError(f'innovations={self.innovations!r} with {what}; it knows "gaussian" alone.')
 
 
 # --- training --------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Fields of time series: dx = μ(x, lags, u) dt + √(Σ(x, u) + Λ(x, u)) dB (design, sections 1 and 4).
 
 Rows of the input are (x, older lags, u). The kernel sees (x, u); older lags enter the linear part of the drift only.
-Three parts are put together: a drift (linear and GP), correlated noise (Wishart, GP or none) and white noise.
+Three parts are put together: a drift (linear and GP), correlated noise (Wishart, GP or none) and white noise. The noise
+of a step is Gaussian or of Student-t.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from jaxtyping import Array, Float, Scalar
 
 from ..inducing import AbstractPosterior, InducingBasis, PreparedBasis, PreparedPosterior
 from ..parameters import AbstractParameter, Positive
-from .base import AbstractField, FieldValues, PreparedField
+from .base import AbstractField, PreparedField
 from .wishart import WishartValues
 
 # |log(Λ/λ)| stays below this: an unbounded exponent explodes in long simulations.
@@ -192,7 +193,10 @@ class WhiteNoise(eqx.Module):
 
 
 class DynamicField(AbstractField):
-    """Drift, noise and white noise on one basis; each of linear drift, GP drift and noise may be absent."""
+    """Drift, noise and white noise on one basis; each of linear drift, GP drift and noise may be absent.
+
+    `tail_dof` are the degrees of freedom of noise of Student-t; None: it is Gaussian.
+    """
 
     basis: InducingBasis
     linear: LinearDrift | None
@@ -200,6 +204,7 @@ class DynamicField(AbstractField):
     noise: AbstractNoise | None
     white: WhiteNoise
     layout: Layout
+    tail_dof: Positive | None = None
 
     def prepare(self, dtype=None):
         dtype = self.basis.Z.dtype if dtype is None else dtype
@@ -210,6 +215,7 @@ class DynamicField(AbstractField):
             None if self.noise is None else self.noise.prepare(dtype),
             self.white,
             self.layout,
+            None if self.tail_dof is None else self.tail_dof.value.astype(dtype),
         )
 
     def kl(self):
@@ -232,8 +238,9 @@ class PreparedDynamics(PreparedField):
     noise: PreparedNoise | None
     white: WhiteNoise
     layout: Layout
+    tail_dof: Scalar | None = None
 
-    def at(self, X: Float[Array, "N K"], t: Scalar | float = 0.0) -> FieldValues:
+    def at(self, X: Float[Array, "N K"], t: Scalar | float = 0.0) -> WishartValues:
         del t  # time of day or year comes in as a covariate
         inputs = self.layout.kernel_inputs(X)
         a = self.basis.project(inputs)
@@ -243,11 +250,11 @@ class PreparedDynamics(PreparedField):
         white = self.white.at(inputs, a)
         if self.noise is None:
             empty = jnp.zeros((X.shape[0], 0, 1), X.dtype)
-            return WishartValues(drift, empty, empty, jnp.zeros((self.layout.dim, 0), X.dtype), white, 0)
+            return WishartValues(drift, empty, empty, jnp.zeros((self.layout.dim, 0), X.dtype), white, 0, self.tail_dof)
         noise = self.noise.at(a, self.basis.unexplained(inputs, a))
         drift = drift if noise.drift is None else drift + noise.drift
         white = white if noise.diagonal is None else white + noise.diagonal
-        return WishartValues(drift, noise.means, noise.variances, noise.scale, white, noise.dof)
+        return WishartValues(drift, noise.means, noise.variances, noise.scale, white, noise.dof, self.tail_dof)
 
     def drift_jacobian(self, X: Float[Array, "N K"]) -> Float[Array, "N D pD"]:
         """∂μ/∂(x, lags): the linear weights, and the slope of the GP part along x alone.

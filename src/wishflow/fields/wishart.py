@@ -12,7 +12,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Scalar
 
 from ..inducing import (
     AbstractPosterior,
@@ -27,7 +27,11 @@ from .base import AbstractField, FieldValues, PreparedField, safe_sqrt, with_tim
 
 
 class WishartValues(FieldValues):
-    """Moments of the entries of J at the rows; for shared columns the last axis of both has size one."""
+    """Moments of the entries of J at the rows; for shared columns the last axis of both has size one.
+
+    With `tail_dof` κ the whole noise of a step is scaled by √((κ − 2)/χ²_κ), one draw for all its entries: Student-t
+    noise with the same covariance.
+    """
 
     drift: Float[Array, "N D"]
     means: Float[Array, "N rho cols"]
@@ -35,11 +39,16 @@ class WishartValues(FieldValues):
     scale: Float[Array, "D rho"]
     white_variances: Float[Array, " D"] | None
     dof: int = eqx.field(static=True)
+    tail_dof: Scalar | None = None
 
     def increment(self, key, dt):
         """√dt (L J W + Λ^½ ε) with J fresh, by the short cut: given W ~ N(0, I_ν) the entries (J W)_r are independent
         N(Σ_v m_rv W_v, Σ_v W_v² s²_rv), so ρ normals are drawn instead of ρν; the law is the same."""
         n, rank, _ = self.means.shape
+        if self.tail_dof is not None:
+            key, k_tails = jax.random.split(key)
+            chi_squared = 2.0 * jax.random.gamma(k_tails, 0.5 * self.tail_dof, (n, 1), self.drift.dtype)
+            dt = dt * (self.tail_dof - 2.0) / chi_squared
         widths = (self.dof, rank, 0 if self.white_variances is None else self.drift.shape[1])
         # One call for all the noise of a step: each call of the generator is a program part of its own to compile.
         noise = jax.random.normal(key, (n, sum(widths)), self.drift.dtype)

@@ -31,6 +31,9 @@ from ..specs import Diagonal, DynamicsSpec, GPDiffusion, NoDiffusion, Wishart
 FIELD_JITTER = 1e-6
 DRIFT_AMPLITUDE = 0.1
 DIFFUSION_MEAN_SD = 0.1
+# Degrees of freedom of Student-t noise at the start, and the least, below which there is hardly a covariance.
+TAIL_DOF = 8.0
+LEAST_TAIL_DOF = 2.1
 
 
 class DynamicsModel(eqx.Module):
@@ -82,6 +85,7 @@ def build(spec: DynamicsSpec, layout: Layout, start: Start, Z: object, key: PRNG
             noise,
             _white(spec, basis, layout, start.covariance, explained),
             layout,
+            Positive.of(TAIL_DOF, LEAST_TAIL_DOF) if spec.innovations == "student_t" else None,
         )
     )
 

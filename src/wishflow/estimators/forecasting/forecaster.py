@@ -31,7 +31,8 @@ class WishartForecaster(BaseEstimator):
     """An SDE with Wishart noise for multivariate time series: irregular stamps, missing values, joint forecasts.
 
     drift: "linear+gp", "gp", "linear" or "none". diffusion: "wishart", "gp", "diagonal", "none" or a spec. white_noise:
-    "constant" or "state". `lags` above 1 need a regular grid (`freq` makes one). `calendar` adds harmonics of day, week
+    "constant" or "state". innovations: "gaussian", or "student_t" for noise with heavier tails (its degrees of freedom
+    are learnt). `lags` above 1 need a regular grid (`freq` makes one). `calendar` adds harmonics of day, week
     and year. `transform`: a name ("log1p", "log", "sqrt", "asinh"), a transformer, or a dict of them by column.
     `latent_dim`: the series is seen through a readout of a state of that size (or a `specs.Latent`); None: it is the
     state itself. `objective`: "transition" scores each row given those before it (a latent state by particles),
@@ -43,6 +44,7 @@ class WishartForecaster(BaseEstimator):
         drift="linear+gp",
         diffusion="wishart",
         white_noise="constant",
+        innovations="gaussian",
         rank=10,
         columns="independent",
         latent_dim=None,
@@ -68,6 +70,7 @@ class WishartForecaster(BaseEstimator):
         self.drift = drift
         self.diffusion = diffusion
         self.white_noise = white_noise
+        self.innovations = innovations
         self.rank = rank
         self.columns = columns
         self.latent_dim = latent_dim
@@ -128,6 +131,7 @@ class WishartForecaster(BaseEstimator):
                 "diffusion", self.diffusion, {**specs.DIFFUSIONS, "wishart": wishart}, specs.DiffusionSpec
             ),
             white_noise=self.white_noise,
+            innovations=self.innovations,
             lags=lags,
             max_gap=float(checks.positive_int("max_gap", self.max_gap)),
             objective=self.objective,

@@ -39,10 +39,10 @@ def _run_paths(model: DynamicsModel, history, h, u, key):
 
 @compiled
 def _step_log_density(model: DynamicsModel, X, increment, h, key):
-    """log N(increment; hμ, h(LJJᵀLᵀ + Λ)) for each row with one draw of J."""
+    """log p(increment; hμ, h(LJJᵀLᵀ + Λ)) for each row with one draw of J."""
     here = model.field.prepare().at(X)
     F = jnp.sqrt(h)[:, None, None] * here.factor(key)
-    return low_rank_log_density(increment - h[:, None] * here.drift, F, h[:, None] * here.white)
+    return low_rank_log_density(increment - h[:, None] * here.drift, F, h[:, None] * here.white, here.tail_dof)
 
 
 @compiled
