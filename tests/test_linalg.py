@@ -110,6 +110,22 @@ def test_low_rank_densities_against_dense_ones(dim, nu, share, rtol):
     assert all(np.isfinite(part).all() for part in gradient)
 
 
+@pytest.mark.parametrize("dof", [2.5, 8.0])
+@pytest.mark.parametrize("dim, nu", [(12, 5), (4, 9), (3, 0)])
+def test_student_t_densities_against_dense_ones(dim, nu, dof):
+    """The covariance is FFᵀ + Λ, so the shape matrix of scipy's density is (κ − 2)/κ times that."""
+    rng = np.random.default_rng(dim)
+    F, white, r = rng.normal(size=(5, dim, nu)), rng.uniform(0.5, 1.0, size=(5, dim)), rng.normal(size=(5, dim))
+    B = F @ F.swapaxes(1, 2) + white[:, None] * np.eye(dim)
+    expected = [
+        scipy.stats.multivariate_t(shape=(dof - 2) / dof * b, df=dof).logpdf(x) for b, x in zip(B, r, strict=True)
+    ]
+    found = low_rank(*(jnp.asarray(x) for x in (r, F, white, dof)))
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    many = low_rank(*(jnp.asarray(x) for x in (r, F, white, 1e7)))
+    np.testing.assert_allclose(many, low_rank(*(jnp.asarray(x) for x in (r, F, white))), rtol=1e-5)
+
+
 # --- jitter --------------------------------------------------------------------------------------
 
 

@@ -78,8 +78,8 @@ def beijing(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="walk, var3, var24 (these need the extra compare), wishart_state, wishart, diagonal_state, diagonal, "
-            "nodrift, linear, rollout, repeated or with commas; all if none.",
+            help="walk, var3, var24 (these need the extra compare), wishart_state, wishart_gaussian, wishart, "
+            "diagonal_state, diagonal, nodrift, linear, rollout, repeated or with commas; all if none.",
         ),
     ] = None,
     draws: Annotated[int, typer.Option(min=2, help="Sample paths of each forecast.")] = 1000,

@@ -240,7 +240,7 @@ def test_backtest_scores_by_horizon(fitted, y):
 @pytest.mark.parametrize(
     "option",
     [
-        *({"drift": "gp"}, {"white_noise": "state"}),
+        *({"drift": "gp"}, {"white_noise": "state"}, {"innovations": "student_t"}),
         *(pytest.param(o, marks=SLOW) for o in ({"diffusion": "gp"}, {"objective": "rollout"})),
         *(pytest.param({"drift": d}, marks=SLOW) for d in ("linear", "none")),
         *(pytest.param({"diffusion": d}, marks=SLOW) for d in ("diagonal", "none")),
@@ -290,6 +290,9 @@ def test_bad_horizons_are_named(fitted, fh, words):
     [
         {"drift": "cubic"},
         {"white_noise": "pink"},
+        {"innovations": "cauchy"},
+        {"innovations": "student_t", "objective": "rollout"},
+        {"innovations": "student_t", "latent_dim": 1},
         {"objective": "guess"},
         {"lags": 0},
         {"preset": "slow"},

@@ -236,8 +236,9 @@ class FlowRegressor(ModelRegressor):
 
 
 def flow_spec(estimator: Any, training: specs.TrainingSpec, likelihood: specs.LikelihoodSpec) -> specs.FlowSpec:
-    """The flow an estimator's options describe; `rank` and `columns` belong to the name "wishart"."""
-    wishart = specs.Wishart(rank=checks.rank_or_none(estimator.rank), columns=estimator.columns)
+    """The flow an estimator's options describe; `rank`, `columns` and the preset's ν belong to the name "wishart"."""
+    rank = checks.rank_or_none(estimator.rank)
+    wishart = specs.Wishart(rank=rank, dof=training.dof, columns=estimator.columns)
     names = {**specs.DIFFUSIONS, "wishart": wishart}
     return specs.FlowSpec(
         specs.resolve("kernel", estimator.kernel, specs.KERNELS, specs.KernelSpec),
