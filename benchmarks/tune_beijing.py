@@ -3,7 +3,7 @@
     python -m benchmarks.tune_beijing JOBS.json OUT.jsonl --minutes 9
 
 JOBS.json is a list of {"model", "set": {option: value}, "members", "draws"}, specs as their JSON; the options
-`pollutants` and `rain` stand for transforms of all such columns. Each finished job is one line of OUT.jsonl; jobs that
+`pollutants`, `rain`, … (GROUPS) stand for transforms of all such columns. Each finished job is one line of OUT.jsonl; jobs that
 are there already are skipped.
 """
 
@@ -21,7 +21,8 @@ from wishflow.experiments.beijing.jobs import Job, run
 from wishflow.experiments.beijing.models import POLLUTANTS, transform_by_kind
 from wishflow.experiments.beijing.protocol import Parts, load_parts
 
-GROUPS = {"pollutants": POLLUTANTS, "rain": ("RAIN",)}
+# A later one wins over an earlier one.
+GROUPS = {"pollutants": POLLUTANTS, "rain": ("RAIN",), "ozone": ("O3",), "nitrogen": ("NO2",), "carbon": ("CO",)}
 SCORES = ("bands", "log_density_1", "bound_per_row", "fit_seconds", "total_seconds")
 
 
