@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from wishflow import specs
 from wishflow.experiments.beijing import results as beijing
 from wishflow.experiments.beijing.tables import score_table
 from wishflow.experiments.uci.results import read_results
@@ -123,23 +124,28 @@ LATENT_COLUMNS = (("crps_1", ".3f"), ("crps_24", ".3f"), ("seconds", ".0f"))
 
 def tuning_table() -> str:
     """What was tried on validation parts, in the order it was tried."""
-    lines = ["| file | data | model | splits | settings that differ from the rule of that time | log density |"]
-    lines.append("|---|---|---|---|---|---|")
+    lines = [
+        "| file | data | model | splits | settings that differ from the rule of that time | log density | 1000 paths |"
+    ]
+    lines.append("|---|---|---|---|---|---|---|")
     for file, job, line in _tried("uci"):
         changes = _changes({**job.get("set", {}), **job.get("options", {})})
         score = f"{line['mean']['log_density']:.3f} ± {line['sd']['log_density']:.3f}"
         label = MODELS[TUNED.get(job["model"], job["model"])].label
-        lines.append(f"| {file} | {job['data']} | {label} | {job.get('splits', 20)} | {changes} | {score} |")
+        more = line["mean"].get("log_density_of_more_paths")
+        first = f"| {file} | {job['data']} | {label} | {job.get('splits', 20)} | {changes} | {score} | "
+        lines.append(first + ("" if more is None else f"{more:.3f}") + " |")
     return "\n".join(lines)
 
 
 def beijing_tuning_table() -> str:
     """What was tried on October to December 2015, in the order it was tried."""
-    lines = ["| file | model | settings | log density, hour 1 | CRPS | 80 % coverage |"]
-    lines.append("|---|---|---|---|---|---|")
+    lines = ["| file | model | settings | log density, hour 1 | CRPS | energy score | 80 % coverage |"]
+    lines.append("|---|---|---|---|---|---|---|")
     for file, job, line in _tried("beijing"):
         changes = _changes({**job.get("set", {}), **({"members": job["members"]} if "members" in job else {})})
-        cells = [" / ".join(f"{v:.3f}" for v in line["bands"][name].values()) for name in ("crps", "coverage_80")]
+        names = ("crps", "energy", "coverage_80")
+        cells = [" / ".join(f"{v:.3f}" for v in line["bands"][name].values()) for name in names]
         first = f"| {file} | {job['model']} | {changes} | {line['log_density_1']:.2f} | "
         lines.append(first + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -159,8 +165,9 @@ def _changes(settings: dict) -> str:
 
 
 def _setting(name: str, value: object) -> str:
-    if isinstance(value, dict):  # a spec: its fields
-        return ", ".join(_setting(key, part) for key, part in value.items() if key != "kind")
+    if isinstance(value, dict):  # a spec: the fields that it sets
+        usual = type(specs.from_json(value))().to_json()
+        return ", ".join(_setting(key, part) for key, part in value.items() if part != usual[key])
     return f"{name} {value if isinstance(value, str) or value is None else format(value, 'g')}"
 
 

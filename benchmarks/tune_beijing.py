@@ -3,8 +3,8 @@
     python -m benchmarks.tune_beijing JOBS.json OUT.jsonl --minutes 9
 
 JOBS.json is a list of {"model", "set": {option: value}, "members", "draws"}, specs as their JSON; the options
-`pollutants`, `rain`, … (GROUPS) stand for transforms of all such columns. Each finished job is one line of OUT.jsonl; jobs that
-are there already are skipped.
+`pollutants`, `rain`, … (GROUPS) stand for transforms of all such columns. Each finished job is one line of OUT.jsonl;
+jobs that are there already are skipped.
 """
 
 from __future__ import annotations
