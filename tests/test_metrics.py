@@ -127,6 +127,16 @@ def test_moment_matched_log_density_is_that_of_a_gaussian_with_the_moments_of_th
     np.testing.assert_allclose(metrics.moment_matched_log_density(y, x), expected, rtol=1e-10)
 
 
+def test_draws_without_a_regular_covariance_have_no_moment_matched_density(rng):
+    """Scales may differ by orders; an output that never varies, or whose square overflows, leaves NaN there alone."""
+    x, y = rng.normal(size=(50, 4, 3)), rng.normal(size=(4, 3))
+    found = metrics.moment_matched_log_density(y, x)
+    scale = np.array([1.0, 1e30, 1e-30])
+    np.testing.assert_allclose(metrics.moment_matched_log_density(scale * y, scale * x), found, rtol=1e-9)
+    x[:, 1, 0], x[7, 2, 1] = 2.0, 1e300
+    assert np.isnan(metrics.moment_matched_log_density(y, x)).tolist() == [False, True, True, False]
+
+
 # --- agreement with scoringrules -------------------------------------------------------------
 
 

@@ -41,20 +41,27 @@ def moment_matched_log_density(y: ArrayLike, samples: ArrayLike) -> Float[np.nda
     """log N(y; m, C) of vector targets (N, P) with the mean and covariance of the draws (S, N, P), S > P.
 
     −½ (P log 2π + log|C| + (y − m)ᵀC⁻¹(y − m)): what the draws say to second order, for laws without a density of their
-    own. With few draws it is biased: use several times as many as there are outputs.
+    own. With few draws it is biased: use several times as many as there are outputs. NaN where the draws have no
+    regular covariance: an output is the same in all of them, or so far out in some that its square is no number.
     """
     y, samples = _with_samples(y, samples)
     _has_outputs(y)
     size, width = len(samples), y.shape[-1]
     if size <= width:
         raise DataError(f"samples holds {size} draws of {width} outputs; their covariance needs more than {width}.")
-    mean = samples.mean(axis=0)
-    centred = samples - mean
-    covariance = np.einsum("s...i,s...j->...ij", centred, centred) / (size - 1)
-    L = np.linalg.cholesky(covariance)
-    white = np.linalg.solve(L, (y - mean)[..., None])[..., 0]
-    log_det = 2.0 * np.sum(np.log(np.diagonal(L, axis1=-2, axis2=-1)), axis=-1)
-    return -0.5 * (width * np.log(2.0 * np.pi) + log_det + np.sum(white**2, axis=-1))
+    with np.errstate(all="ignore"):  # what overflows or has no spread ends as NaN below
+        mean, sd = samples.mean(axis=0), samples.std(axis=0, ddof=1)
+        centred = (samples - mean) / sd
+        correlation = np.einsum("s...i,s...j->...ij", centred, centred) / (size - 1)
+        # Factors of correlations, not of covariances: outputs may differ by many orders of magnitude.
+        is_regular = np.isfinite(correlation).all(axis=(-2, -1)) & (
+            np.linalg.matrix_rank(np.nan_to_num(correlation)) == width
+        )
+        L = np.linalg.cholesky(np.where(is_regular[..., None, None], correlation, np.eye(width)))
+        white = np.linalg.solve(L, ((y - mean) / sd)[..., None])[..., 0]
+        log_det = 2.0 * np.sum(np.log(sd) + np.log(np.diagonal(L, axis1=-2, axis2=-1)), axis=-1)
+        found = -0.5 * (width * np.log(2.0 * np.pi) + log_det + np.sum(white**2, axis=-1))
+    return np.where(is_regular, found, np.nan)
 
 
 def rmse(y: ArrayLike, mean: ArrayLike) -> float:
