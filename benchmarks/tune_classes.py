@@ -20,7 +20,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
 import wishflow as wf
-from wishflow import specs
+from wishflow import presets
 from wishflow.experiments.provenance import provenance
 from wishflow.files import read_json, write_json_atomic
 
@@ -28,8 +28,8 @@ DATA = {name: getattr(datasets, f"load_{name}") for name in ("breast_cancer", "i
 # As in the tests.
 SET_ASIDE: dict[str, dict[str, Any]] = {"breast_cancer": {"test_size": 0.3}, "digits": {"train_size": 600}}
 RULES = {
-    "labels": specs.fast_class_preset,
-    "numbers": lambda n, d: dataclasses.replace(specs.fast_preset(n, d), path_average="log", n_train_samples=1),
+    "labels": presets.fast_class_preset,
+    "numbers": lambda n, d: dataclasses.replace(presets.fast_preset(n, d), path_average="log", n_train_samples=1),
 }
 
 
@@ -39,7 +39,7 @@ def measure(name: str, rule: str, seed: int) -> dict[str, float]:
     size = SET_ASIDE.get(name, {"test_size": 0.3})
     X, _, y, _ = train_test_split(X, y, random_state=0, stratify=y, **size)
     X, X_scored, y, y_scored = train_test_split(X, y, test_size=0.25, random_state=seed, stratify=y)
-    specs.CLASS_PRESETS["fast"] = RULES[rule]
+    presets.CLASS_PRESETS["fast"] = RULES[rule]
     started = time.perf_counter()
     model = wf.FlowClassifier().fit(X, y)
     seconds = time.perf_counter() - started

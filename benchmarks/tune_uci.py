@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 
 import wishflow as wf
-from wishflow import specs
+from wishflow import presets, specs
 from wishflow.datasets import load_uci
 from wishflow.experiments.provenance import provenance
 from wishflow.experiments.uci.suite import MODELS as SUITE_MODELS
 from wishflow.experiments.uci.training import run_splits, split_rows
 
-RULE = specs.fast_preset
+RULE = presets.fast_preset
 MODELS = {
     **{name: model.make for name, model in SUITE_MODELS.items()},
     "diffwgp": wf.FlowRegressor,
@@ -74,7 +74,7 @@ def main() -> None:
             print("out of time before", job, flush=True)
             break
         changes = job.get("set", {})
-        specs.PRESETS["fast"] = lambda n, d, changes=changes: dataclasses.replace(RULE(n, d), **changes)
+        presets.PRESETS["fast"] = lambda n, d, changes=changes: dataclasses.replace(RULE(n, d), **changes)
         try:
             result = run_job(job)
         except Exception:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wishflow import fields, kernels, specs
+from wishflow import fields, kernels, presets, specs
 from wishflow.fields.dynamic import Layout
 from wishflow.inducing import InducingBasis
 from wishflow.initialise import series_batch
@@ -103,7 +103,9 @@ def make_sparse_gp(likelihood: str = "gaussian", n_inducing: int = 5, seed: int 
     """A two-output (for classes three-output) model away from its starting values."""
     spec = specs.SparseGPSpec(likelihood=LIKELIHOODS[likelihood])
     n_outputs = 1 if likelihood == "categorical" else 2
-    return spread(sparse_gp.build(spec, specs.fast_preset(N_ROWS, DIM), points(seed + 5, n_inducing), n_outputs), seed)
+    return spread(
+        sparse_gp.build(spec, presets.fast_preset(N_ROWS, DIM), points(seed + 5, n_inducing), n_outputs), seed
+    )
 
 
 @functools.cache
@@ -122,7 +124,7 @@ def make_flow(
         sampling=sampling,
         time_dependent=time_dependent,
     )
-    training = dataclasses.replace(specs.fast_preset(N_ROWS, DIM), field_variance=0.3)
+    training = dataclasses.replace(presets.fast_preset(N_ROWS, DIM), field_variance=0.3)
     start = make_sparse_gp(likelihood, seed=seed)
     built = flow.build(spec, training, start, points(seed + 6, 6, sd=1.5), jax.random.key(seed))
     return spread(built, seed + 1, 0.2)

@@ -21,6 +21,7 @@ LAYERS = (
     "errors",
     "runtime",
     "specs",
+    "presets",
     "diffusions",
     "linalg",
     "parameters",

@@ -15,7 +15,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import wishflow as wf
-from wishflow import metrics, report, specs
+from wishflow import metrics, presets, report
 from wishflow.callbacks import ChunkEvent
 from wishflow.cli import app
 from wishflow.datasets import load_uci
@@ -82,7 +82,7 @@ def test_settings_of_a_cell_follow_the_preset_and_the_number_of_splits():
     cell = Cell("boston", "diffwgp10")
     settings = cell.settings(506, 13)
     assert settings["options"]["rank"] == 10
-    assert settings["rule"] == specs.fast_preset(456, 13).to_json()
+    assert settings["rule"] == presets.fast_preset(456, 13).to_json()
     assert settings != dataclasses.replace(cell, preset="paper").settings(506, 13)
     assert settings != dataclasses.replace(cell, n_splits=5).settings(506, 13)
     assert json.loads(json.dumps(settings)) == settings
@@ -91,10 +91,10 @@ def test_settings_of_a_cell_follow_the_preset_and_the_number_of_splits():
 def test_a_result_of_sgp_does_not_hang_on_settings_of_flows(monkeypatch):
     cell, flow = Cell("boston", "sgp"), Cell("boston", "diffwgp5")
     before = cell.settings(506, 13), flow.settings(506, 13)
-    rule = specs.fast_preset
+    rule = presets.fast_preset
 
     def changed(**changes):
-        monkeypatch.setitem(specs.PRESETS, "fast", lambda n, d: dataclasses.replace(rule(n, d), **changes))
+        monkeypatch.setitem(presets.PRESETS, "fast", lambda n, d: dataclasses.replace(rule(n, d), **changes))
         return cell.settings(506, 13), flow.settings(506, 13)
 
     sgp, wgp = changed(n_steps=7, batch_size=11)
@@ -170,8 +170,8 @@ def test_other_settings_are_another_result(tmp_path, runs, monkeypatch):
     reproduce.run_cells(tmp_path, SOME[:1])
     reproduce.run_cells(tmp_path, [dataclasses.replace(SOME[0], n_splits=3)])
     assert len(runs) == 2
-    rule = specs.fast_preset
-    monkeypatch.setitem(specs.PRESETS, "fast", lambda n, d: dataclasses.replace(rule(n, d), sgp_iter=7))
+    rule = presets.fast_preset
+    monkeypatch.setitem(presets.PRESETS, "fast", lambda n, d: dataclasses.replace(rule(n, d), sgp_iter=7))
     assert not is_finished(tmp_path, SOME[0], SOME[0].settings(50, 2))
 
 
@@ -198,7 +198,7 @@ class Guess:
     """A stand-in for a model: a mixture of two normals whatever x; it knows how many rows it was fitted to."""
 
     n_iter_, status_ = 3, "converged"
-    training_ = specs.fast_preset(10, 2)
+    training_ = presets.fast_preset(10, 2)
 
     def predict_components(self, X):
         means = np.stack([X[:, 0] - 1.0, X[:, 0] + 2.0])
@@ -525,9 +525,9 @@ def test_boston_from_the_command_to_the_page(tmp_path, monkeypatch):
         load_uci("boston")
     except DatasetError as error:
         pytest.skip(f"the data are not here: {error}")
-    rule = specs.fast_preset
+    rule = presets.fast_preset
     monkeypatch.setitem(
-        specs.PRESETS, "fast", lambda n, d: dataclasses.replace(rule(n, d), max_iter=3, sgp_iter=3, warm_iter=3)
+        presets.PRESETS, "fast", lambda n, d: dataclasses.replace(rule(n, d), max_iter=3, sgp_iter=3, warm_iter=3)
     )
     monkeypatch.setattr(figures, "SCORES", {})  # drawn in other tests
     arguments = ("--data", "boston", "--models", "sgp,diffwgp5", "--splits", 2, "--group", 1, "--output", tmp_path)

@@ -6,7 +6,7 @@ import pytest
 from small import SMALL, SMALL_GP
 
 import wishflow as wf
-from wishflow import specs
+from wishflow import presets
 from wishflow.callbacks import Callback
 from wishflow.estimators.scaling import Scaler
 
@@ -82,7 +82,7 @@ def test_options_come_from_the_preset_unless_given():
     def training(**options):
         return wf.FlowRegressor(**options)._training(500, 4)
 
-    fast, paper = specs.fast_preset(500, 4), specs.paper_preset(500, 4)
+    fast, paper = presets.fast_preset(500, 4), presets.paper_preset(500, 4)
     assert training() == fast
     assert training(preset="paper") == paper
     given = {"n_steps": 7, "max_iter": 200, "batch_size": 64, "learning_rate": 0.5, "n_train_samples": 3}
@@ -96,7 +96,7 @@ def test_options_come_from_the_preset_unless_given():
 def test_iterations_and_rate_of_the_sparse_gp_are_those_of_its_one_phase():
     training = wf.SparseGPRegressor(max_iter=17, learning_rate=0.3)._training(500, 4)
     assert (training.warm_iter, training.warm_rate) == (17, 0.3)
-    assert wf.SparseGPRegressor()._training(500, 4).warm_iter == specs.fast_preset(500, 4).sgp_iter
+    assert wf.SparseGPRegressor()._training(500, 4).warm_iter == presets.fast_preset(500, 4).sgp_iter
 
 
 def test_a_schedule_is_a_learning_rate(X, y, flow):

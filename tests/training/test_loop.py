@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import wishflow as wf
-from wishflow import specs
+from wishflow import presets, specs
 from wishflow.callbacks import Callback, EarlyStop
 from wishflow.initialise import inducing_points, padded_batch, size_class
 from wishflow.runtime import computing
@@ -18,7 +18,7 @@ from wishflow.training import Problem, chunk, train
 from wishflow.training.steps import RowSteps, next_rows, shuffled
 
 SMALL = dataclasses.replace(
-    specs.fast_preset(60, 2), max_iter=6, kl_warmup=3, warm_iter=4, sgp_iter=4, n_steps=2, batch_size=64
+    presets.fast_preset(60, 2), max_iter=6, kl_warmup=3, warm_iter=4, sgp_iter=4, n_steps=2, batch_size=64
 )
 
 

@@ -6,11 +6,13 @@ import numpy as np
 import optax
 import pytest
 
-from wishflow import specs
+import wishflow as wf
+from wishflow import presets, specs
+from wishflow.estimators.regression import flow_spec
 from wishflow.training.schedule import PATIENCE, Convergence, decay_start, rates_from
 
 TRAINING = dataclasses.replace(
-    specs.fast_preset(1000, 4), decay=0.5, kl_warmup=200, natural_rate=0.1, tolerance=1e-3, rate_warmup=10
+    presets.fast_preset(1000, 4), decay=0.5, kl_warmup=200, natural_rate=0.1, tolerance=1e-3, rate_warmup=10
 )
 
 
@@ -60,13 +62,26 @@ def test_a_tolerance_of_zero_never_stops():
 
 @pytest.mark.parametrize("n_rows, n_inputs", [(10, 1), (455, 13), (927, 8), (7373, 8), (41157, 9)])
 def test_the_fast_rule_is_sensible_everywhere(n_rows, n_inputs):
-    rule = specs.fast_preset(n_rows, n_inputs)
+    rule = presets.fast_preset(n_rows, n_inputs)
     assert 300 <= rule.max_iter <= 6000 and 0.005 <= rule.learning_rate <= 0.02
     assert rule.kl_warmup <= rule.max_iter and rule.batch_size <= 2000
 
 
 @pytest.mark.parametrize("n_rows", [10, 150, 455, 7373])
 def test_the_rule_for_labels_takes_fewer_and_longer_steps(n_rows):
-    rule, other = specs.fast_class_preset(n_rows, 4), specs.fast_preset(n_rows, 4)
+    rule, other = presets.fast_class_preset(n_rows, 4), presets.fast_preset(n_rows, 4)
     assert 200 <= rule.max_iter < other.max_iter and rule.learning_rate >= other.learning_rate
     assert rule.kl_warmup == rule.max_iter // 2 and rule.warm_iter == 0
+
+
+@pytest.mark.parametrize("n_inputs, expected", [(2, 1), (10, 1), (11, None), (30, None)])
+def test_the_degrees_of_freedom_of_the_rule_are_those_of_the_named_diffusion_alone(n_inputs, expected):
+    """A rule may say ν of "wishart"; who gives a spec says it himself, and labels and the paper have ν = ρ."""
+    rule = presets.fast_preset(1000, n_inputs)
+
+    def dof(training, **options):
+        return flow_spec(wf.FlowRegressor(**options), training, specs.Gaussian()).diffusion.dof
+
+    assert dof(rule) == expected
+    assert dof(rule, diffusion=specs.Wishart(dof=3)) == 3 and dof(rule, diffusion=specs.Wishart()) is None
+    assert dof(presets.fast_class_preset(1000, n_inputs)) is None and dof(presets.paper_preset(1000, n_inputs)) is None

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from .. import specs
+from .. import presets, specs
 from ..callbacks import ProgressBar
 from ..errors import unknown_option
 from ..runtime import computing
@@ -52,7 +52,7 @@ class ModelEstimator(BaseEstimator):
         return Problem(self.spec_, self.training_, X, y, n_inducing, self.seed_, schedule)
 
     def _training(self, n_rows: int, n_inputs: int) -> specs.TrainingSpec:
-        return chosen_training(self, specs.PRESETS, n_rows, n_inputs)
+        return chosen_training(self, presets.PRESETS, n_rows, n_inputs)
 
     def _accept(self, trained: Trained) -> None:
         """Keep what training gave."""

@@ -10,7 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from .. import specs
+from .. import presets, specs
 from ..errors import DataError
 from ..training import Problem
 from . import checks
@@ -74,7 +74,7 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
 
     def _training(self, n_rows, n_inputs):
         """Logits are far larger than standardised targets, and smoother: the prior of the output starts as wide."""
-        training = chosen_training(self, specs.CLASS_PRESETS, n_rows, n_inputs)
+        training = chosen_training(self, presets.CLASS_PRESETS, n_rows, n_inputs)
         lengthscale = LENGTHSCALE_FACTOR * training.output_lengthscale
         return dataclasses.replace(training, output_variance=LOGIT_VARIANCE, output_lengthscale=lengthscale)
 

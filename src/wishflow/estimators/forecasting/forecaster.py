@@ -12,7 +12,7 @@ import xarray as xr
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ... import specs
+from ... import presets, specs
 from ...errors import DataError, OptionError
 from ...fields.dynamic import Layout
 from ...forecast import Forecast
@@ -112,7 +112,7 @@ class WishartForecaster(BaseEstimator):
         self.fh_ = fh
         series = [self.units_.series(tail) for tail in tails.values()]
         n_rows = sum(len(s) for s in series)
-        self.training_ = chosen_training(self, specs.SERIES_PRESETS, n_rows, len(panel.columns))
+        self.training_ = chosen_training(self, presets.SERIES_PRESETS, n_rows, len(panel.columns))
         problem = self._problem(series)
         with computing():
             trained = train_series(problem, make_callbacks(self, problem.n_items))

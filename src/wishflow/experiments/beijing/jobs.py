@@ -17,7 +17,8 @@ import wishflow as wf
 from ... import metrics
 from ...estimators.base import chosen_training
 from ...files import plain
-from ...specs import SERIES_PRESETS, Spec
+from ...presets import SERIES_PRESETS
+from ...specs import Spec
 from ..provenance import provenance
 from .models import MODELS, TRANSFORMS, Ensemble, fit_ours, transform_by_kind
 from .protocol import Parts, roll, with_holes

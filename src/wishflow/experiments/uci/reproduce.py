@@ -11,7 +11,7 @@ from ...callbacks import clock
 from ...datasets import Dataset, load_uci
 from ...errors import OptionError, unknown_option
 from ...files import plain, write_json_atomic
-from ...specs import PRESETS
+from ...presets import PRESETS
 from ..progress import SuiteProgress
 from ..provenance import provenance
 from ..selection import chosen

@@ -10,8 +10,8 @@ from typing import Any
 import wishflow as wf
 
 from ...datasets import split
+from ...presets import PRESETS
 from ...runtime import on_accelerator
-from ...specs import PRESETS
 
 DATA = ("boston", "concrete", "kin8nm", "naval", "power", "protein", "wine_white", "bike_paper")
 N_SPLITS = 20

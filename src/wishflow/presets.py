@@ -1,0 +1,121 @@
+"""Presets: how a model is trained, as a function of the number of rows and inputs alone (design, section 6).
+
+`fast` is one rule for all data sets, chosen on validation parts of the training data (results/tuning,
+docs/decisions.md); `paper` are the paper's own settings.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from .specs import TrainingSpec
+
+# Up to here a Wishart diffusion has one degree of freedom.
+FEW_INPUTS = 10
+
+
+def paper_preset(n_rows: int, n_inputs: int) -> TrainingSpec:
+    """The paper's own settings (design, section 6), the same for every data set."""
+    del n_rows, n_inputs
+    return TrainingSpec(
+        max_iter=40_000,
+        batch_size=2000,
+        learning_rate=1e-3,
+        n_steps=20,
+        n_train_samples=6,
+        warm_iter=10_000,
+        sgp_iter=40_000,
+        warm_rate=1e-2,
+        kl_warmup=4000,
+        collapsed=False,
+        natural_rate=None,
+        decay=0.0,
+        output_lengthscale=2.0,
+        output_variance=2.0,
+        noise_variance=0.01,
+        field_lengthscale=2.0,
+        field_variance=0.01,
+    )
+
+
+def fast_preset(n_rows: int, n_inputs: int) -> TrainingSpec:
+    """A function of N and D alone that reaches the bound of the paper's settings or a better one sooner."""
+    # Quadratic below 500 rows, so that a fit to a hundred rows takes seconds: they have little to learn a flow from.
+    max_iter = min(max(300, n_rows**2 // 57), 4000 if n_rows < 2000 else 6000)
+    scale = max(1.0, n_inputs) ** 0.5
+    # The density over two paths is the tighter bound; a few hundred rows are overfitted by it, and thousands need a
+    # batch for which one path is all that a person waits for.
+    has_density = 600 <= n_rows < 2000
+    return TrainingSpec(
+        max_iter=max_iter,
+        batch_size=256 if n_rows < 2000 else 2000,
+        learning_rate=min(max(2e-5 * n_rows, 0.005), 0.02),
+        n_steps=3,
+        n_train_samples=2 if has_density else 1,
+        path_average="density" if has_density else "log",
+        warm_iter=20,
+        sgp_iter=400,
+        warm_rate=2e-2,
+        kl_warmup=max_iter // 2,
+        decay=0.5,
+        output_lengthscale=scale,
+        # Up to 16 inputs 2, as in the paper; for many inputs all rows would then be strangers to each other.
+        sgp_lengthscale=min(scale, max(2.0, 0.5 * scale)),
+        output_variance=1.0,
+        noise_variance=0.1,
+        field_lengthscale=scale,
+        field_variance=0.01,
+        # The penalty of shared columns grows with ν. With few inputs the data are worth more noise than ν = ρ lets
+        # through; with many, the flow hides in it what it should explain.
+        dof=1 if n_inputs <= FEW_INPUTS else None,
+    )
+
+
+def fast_class_preset(n_rows: int, n_inputs: int) -> TrainingSpec:
+    """`fast_preset` for labels: three tenths of its iterations, at least 200, at its highest rate for all N.
+
+    No warm start: natural gradients bring q of the output to its place within the first steps (docs/decisions.md).
+    """
+    training = fast_preset(n_rows, n_inputs)
+    max_iter = max(200, 3 * training.max_iter // 10)
+    return dataclasses.replace(
+        training,
+        max_iter=max_iter,
+        kl_warmup=max_iter // 2,
+        warm_iter=0,
+        learning_rate=0.02,
+        path_average="log",
+        n_train_samples=1,
+        dof=None,
+    )
+
+
+def fast_series_preset(n_rows: int, dim: int) -> TrainingSpec:
+    """One rule for all series: the drift starts at a ridge regression, so few iterations are left to do."""
+    del n_rows, dim
+    return TrainingSpec(
+        max_iter=1500,
+        batch_size=512,
+        learning_rate=0.01,
+        n_steps=1,
+        n_train_samples=8,
+        warm_iter=0,
+        sgp_iter=0,
+        warm_rate=0.01,
+        kl_warmup=0,
+        natural_rate=None,
+        decay=0.7,
+        path_average="density",
+    )
+
+
+def paper_series_preset(n_rows: int, dim: int) -> TrainingSpec:
+    """The paper's settings as far as they are known; use objective="rollout" with it."""
+    return dataclasses.replace(
+        fast_series_preset(n_rows, dim), max_iter=10_000, batch_size=1024, learning_rate=1e-3, decay=0.0
+    )
+
+
+PRESETS = {"fast": fast_preset, "paper": paper_preset}
+CLASS_PRESETS = {"fast": fast_class_preset, "paper": paper_preset}
+SERIES_PRESETS = {"fast": fast_series_preset, "paper": paper_series_preset}
