@@ -9,6 +9,7 @@ A marked part lies between `<!-- results:NAME -->` and `<!-- /results:NAME -->`.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
 import json
 import re
@@ -24,7 +25,7 @@ from wishflow.experiments.uci.suite import DATA, MODELS
 from wishflow.report import markdown_table
 
 ROOT = Path(__file__).parent.parent
-TUNED = {"diffwgp": "diffwgp5", "diffwgp_full": "diffwgp5"}
+TUNED = {"diffwgp": "diffwgp5"}
 DOCUMENTS = ("README.md", "docs/results.md", "docs/tuning.md")
 BARS = {
     ("boston", "sgp"): -2.45,
@@ -125,7 +126,7 @@ LATENT_COLUMNS = (("crps_1", ".3f"), ("crps_24", ".3f"), ("seconds", ".0f"))
 def tuning_table() -> str:
     """What was tried on validation parts, in the order it was tried."""
     lines = [
-        "| file | data | model | splits | settings that differ from the rule of that time | log density | 1000 paths |"
+        "| file | data | model | splits | settings that differ from the rule of that time | log density | more paths |"
     ]
     lines.append("|---|---|---|---|---|---|---|")
     for file, job, line in _tried("uci"):
@@ -166,8 +167,9 @@ def _changes(settings: dict) -> str:
 
 def _setting(name: str, value: object) -> str:
     if isinstance(value, dict):  # a spec: the fields that it sets
-        usual = type(specs.from_json(value))().to_json()
-        return ", ".join(_setting(key, part) for key, part in value.items() if part != usual[key])
+        usual = {field.name: field.default for field in dataclasses.fields(specs.from_json(value))}
+        parts = ((key, part) for key, part in value.items() if key != "kind" and part != usual[key])
+        return ", ".join(_setting(key, part) for key, part in parts)
     return f"{name} {value if isinstance(value, str) or value is None else format(value, 'g')}"
 
 

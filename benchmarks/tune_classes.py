@@ -29,7 +29,9 @@ DATA = {name: getattr(datasets, f"load_{name}") for name in ("breast_cancer", "i
 SET_ASIDE: dict[str, dict[str, Any]] = {"breast_cancer": {"test_size": 0.3}, "digits": {"train_size": 600}}
 RULES = {
     "labels": presets.fast_class_preset,
-    "numbers": lambda n, d: dataclasses.replace(presets.fast_preset(n, d), path_average="log", n_train_samples=1),
+    "numbers": lambda n, d: dataclasses.replace(
+        presets.fast_preset(n, d), path_average="log", n_train_samples=1, dof=None
+    ),
 }
 
 

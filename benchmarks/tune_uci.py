@@ -32,7 +32,6 @@ RULE = presets.fast_preset
 MODELS = {
     **{name: model.make for name, model in SUITE_MODELS.items()},
     "diffwgp": wf.FlowRegressor,
-    "diffwgp_full": functools.partial(wf.FlowRegressor, diffusion=specs.Wishart(posterior="full")),
 }
 # Whether the mixture of predictions has enough paths: scored a second time with this many times as many.
 MORE_PATHS = 10

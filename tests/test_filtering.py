@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from factories import quick_jit
+from scipy.stats import multivariate_t
 
 from wishflow import filtering, specs
 from wishflow.fields.dynamic import Layout
@@ -18,7 +19,7 @@ from wishflow.series import Series, cut, to_ticks
 DIM = 3
 
 
-def linear_model(lags=1, seed=0, n_covariates=0, white=None):
+def linear_model(lags=1, seed=0, n_covariates=0, white=None, **options):
     """Linear drift and constant, diagonal noise: the belief recursion is exact."""
     rng = np.random.default_rng(seed)
     layout = Layout(DIM, lags, n_covariates)
@@ -26,7 +27,7 @@ def linear_model(lags=1, seed=0, n_covariates=0, white=None):
     weights[:, :DIM] -= 0.4 * np.eye(DIM)
     covariance = np.diag([0.3, 0.1, 0.7] if white is None else white)
     start = Start(*(jnp.asarray(x) for x in (weights, 0.1 * rng.normal(size=DIM), covariance)))
-    spec = specs.DynamicsSpec(drift="linear", diffusion=specs.NoDiffusion(), lags=lags)
+    spec = specs.DynamicsSpec(drift="linear", diffusion=specs.NoDiffusion(), lags=lags, **options)
     Z = rng.normal(size=(4, DIM + n_covariates))
     return dynamics.build(spec, layout, start, Z, jax.random.key(0)), start
 
@@ -78,6 +79,26 @@ def test_the_recursion_is_the_kalman_filter_where_that_is_exact(lags, n_covariat
         return filtering.run(jax.random.key(0), model.field.prepare(), belief, *(jnp.asarray(x) for x in rest))[1][1]
 
     np.testing.assert_allclose(run(model, history)[:, 0, 0], expected, rtol=1e-9, atol=1e-11)
+
+
+def test_student_t_noise_is_scored_on_the_entries_that_are_there():
+    """After one step from a known state: scipy's density of the block that was seen, and none where nothing was."""
+    model, start = linear_model(innovations="student_t")
+    x, y = np.array([[0.3, -0.2, 0.1]]), np.array([[0.9, -2.0, 0.4]])
+    kappa, mean = dynamics.TAIL_DOF, x[0] + 0.5 * (start.weights @ x[0] + start.constant)
+    B = 0.5 * np.asarray(start.covariance)
+
+    @quick_jit
+    def score(model, is_seen):
+        belief = filtering.Belief.start(jnp.asarray(x), jnp.ones((1, DIM), bool))
+        step = (jnp.full((1, 1), 0.5), jnp.zeros((1, 1, 0)), jnp.asarray(y)[None], is_seen[None])
+        return filtering.run(jax.random.key(0), model.field.prepare(), belief, *step)[1][1][0, 0, 0]
+
+    for seen in ([True] * 3, [True, False, True], [False] * 3):
+        at = np.flatnonzero(seen)
+        law = multivariate_t(mean[at], (kappa - 2) / kappa * B[np.ix_(at, at)], kappa) if len(at) else None
+        expected = 0.0 if law is None else law.logpdf(y[0, at])
+        assert float(score(model, jnp.asarray([seen]))) == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize("lags", [1, 3])

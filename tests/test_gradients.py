@@ -160,7 +160,8 @@ def test_gradient_of_the_categorical_bound_is_unbiased(key):
 
 SERIES = {
     "transition": ({}, negative_transition_bound, 3),
-    "transition, lags": ({"lags": 2, "white_noise": "state", "innovations": "student_t"}, negative_transition_bound, 2),
+    "transition, lags": ({"lags": 2, "white_noise": "state"}, negative_transition_bound, 2),
+    "transition, student_t": ({"innovations": "student_t"}, negative_transition_bound, 2),
     "rollout": ({"objective": "rollout"}, negative_rollout_bound, 2),
     # One particle: with more, the choices of the resampling jump, and their derivative is left out on purpose.
     "filter": ({"latent": specs.Latent(2, "gp", True)}, negative_filter_bound, 1),
@@ -171,13 +172,11 @@ SERIES = {
 @pytest.mark.parametrize(
     "name, average",
     [
+        *(("transition, lags", "density"), ("rollout", "log"), ("filter", "density"), ("encoder", "density")),
         *(
-            ("transition, lags", "density"),
-            ("rollout", "log"),
-            ("filter", "density"),
-            ("encoder", "density"),
+            pytest.param(name, "density", marks=pytest.mark.slow)
+            for name in ("transition", "transition, student_t", "rollout")
         ),
-        *(pytest.param(name, "density", marks=pytest.mark.slow) for name in ("transition", "rollout")),
         *(pytest.param(name, "log", marks=pytest.mark.slow) for name in ("transition", "transition, lags", "encoder")),
     ],
 )

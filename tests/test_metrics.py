@@ -128,13 +128,13 @@ def test_moment_matched_log_density_is_that_of_a_gaussian_with_the_moments_of_th
 
 
 def test_draws_without_a_regular_covariance_have_no_moment_matched_density(rng):
-    """Scales may differ by orders; an output that never varies, or whose square overflows, leaves NaN there alone."""
+    """Scales may differ by orders; an output that never varies, follows from another or overflows leaves NaN there."""
     x, y = rng.normal(size=(50, 4, 3)), rng.normal(size=(4, 3))
     found = metrics.moment_matched_log_density(y, x)
     scale = np.array([1.0, 1e30, 1e-30])
     np.testing.assert_allclose(metrics.moment_matched_log_density(scale * y, scale * x), found, rtol=1e-9)
-    x[:, 1, 0], x[7, 2, 1] = 2.0, 1e300
-    assert np.isnan(metrics.moment_matched_log_density(y, x)).tolist() == [False, True, True, False]
+    x[:, 1, 0], x[7, 2, 1], x[:, 3, 2] = 2.0, 1e300, 3.0 * x[:, 3, 0] - 1.0
+    assert np.isnan(metrics.moment_matched_log_density(y, x)).tolist() == [False, True, True, True]
 
 
 # --- agreement with scoringrules -------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 The state is (x, older lags). The belief moves with the mean covariance Σ̄ + Λ; what is seen at a tick is scored by a
 mixture over draws of J in the step that leads to it. Exact for linear drift and Gaussian noise that is neither random
-nor dependent on the state; elsewhere an assumed-density approximation. Noise of Student-t has the belief of its
-covariances, and what is seen is scored as if the way there were one step.
+nor dependent on the state; elsewhere an assumed-density approximation. With Student-t noise the belief moves by the
+covariance alone, and what is seen is scored as Student-t with that covariance, as if the way there were one step.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Belief(eqx.Module):
 class Predicted(eqx.Module):
     """The belief after a step, and the covariance of the new state for each draw of J, (S, N, D, D).
 
-    `tail_dof` are the degrees of freedom of noise of Student-t (None: Gaussian).
+    `tail_dof` are the degrees of freedom of Student-t noise (None: Gaussian).
     """
 
     belief: Belief

@@ -42,7 +42,8 @@ def moment_matched_log_density(y: ArrayLike, samples: ArrayLike) -> Float[np.nda
 
     −½ (P log 2π + log|C| + (y − m)ᵀC⁻¹(y − m)): what the draws say to second order, for laws without a density of their
     own. With few draws it is biased: use several times as many as there are outputs. NaN where the draws have no
-    regular covariance: an output is the same in all of them, or so far out in some that its square is no number.
+    regular covariance: an output is the same in all of them, or follows from others, or is so far out in some that its
+    square is no number.
     """
     y, samples = _with_samples(y, samples)
     _has_outputs(y)
@@ -54,9 +55,9 @@ def moment_matched_log_density(y: ArrayLike, samples: ArrayLike) -> Float[np.nda
         centred = (samples - mean) / sd
         correlation = np.einsum("s...i,s...j->...ij", centred, centred) / (size - 1)
         # Factors of correlations, not of covariances: outputs may differ by many orders of magnitude.
-        is_regular = np.isfinite(correlation).all(axis=(-2, -1)) & (
-            np.linalg.matrix_rank(np.nan_to_num(correlation)) == width
-        )
+        is_finite = np.isfinite(correlation).all(axis=(-2, -1))
+        least = np.linalg.eigvalsh(np.where(is_finite[..., None, None], correlation, np.eye(width)))[..., 0]
+        is_regular = is_finite & (least > 1e-12 * width)
         L = np.linalg.cholesky(np.where(is_regular[..., None, None], correlation, np.eye(width)))
         white = np.linalg.solve(L, ((y - mean) / sd)[..., None])[..., 0]
         log_det = 2.0 * np.sum(np.log(sd) + np.log(np.diagonal(L, axis1=-2, axis2=-1)), axis=-1)

@@ -202,10 +202,11 @@ def _transition_fit(field, batch: TransitionBatch, key, n_samples: int, average:
     h = batch.h[:, None]
     residual = batch.increment - h * here.drift.astype(exact)
     white = h * here.white.astype(exact)
+    tail_dof = None if here.tail_dof is None else here.tail_dof.astype(exact)
 
     def one(k):
         F = jnp.sqrt(h)[..., None] * here.factor(k).astype(exact)
-        return low_rank_log_density(residual, F, white, here.tail_dof)
+        return low_rank_log_density(residual, F, white, tail_dof)
 
     log_density = jax.vmap(one)(jax.random.split(key, n_samples))
     by_row, _ = _over_paths(log_density, average)

@@ -52,6 +52,22 @@ class Positive(AbstractParameter):
         return self.floor + jax.nn.softplus(self.raw)
 
 
+class Scaled(AbstractParameter):
+    """value = floor + exp(raw): a step of `raw` is a share of what lies over the floor, however much that is."""
+
+    raw: Float[Array, ...]
+    floor: float = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, value: object, floor: float = 0.0) -> Scaled:
+        """The parameter whose `value` is given; it must lie over the floor."""
+        return cls(jnp.asarray(np.log(np.asarray(value, float) - floor)), floor)
+
+    @property
+    def value(self) -> Array:
+        return self.floor + jnp.exp(self.raw)
+
+
 class LowerTriangular(AbstractParameter):
     """Lower triangular matrices with a positive diagonal: exp on the diagonal, free below it."""
 

@@ -154,8 +154,9 @@ class Diagonal(DiffusionSpec):
 class Wishart(DiffusionSpec):
     """Σ(x) = L J(x) J(x)ᵀ Lᵀ (+ Λ), J a ρ×ν matrix of Gaussian processes (diffWGP).
 
-    `rank` ρ acts as D where it is larger or None; `dof` ν is ρ where None; `columns` says whether the ν columns of J
-    have posteriors of their own ("independent") or share one ("shared"); `white` is the starting value of Λ, None for
+    `rank` ρ acts as D where it is larger or None; `dof` ν is ρ where None (a preset may say another one for the name
+    "wishart"); `columns` says whether the ν columns of J have posteriors of their own ("independent") or share one
+    ("shared"); `white` is the starting value of Λ, None for
     no Λ. `posterior` is the form of the covariances of q: "full"; "structured", in which they have one unit lower
     triangular factor in common and a step costs a fraction; or "diagonal" (mean field), which costs least.
     """
@@ -369,8 +370,11 @@ class DynamicsSpec(Spec):
             if getattr(self, name) not in known:
                 raise unknown_option(name, getattr(self, name), known)
         if self.innovations != "gaussian" and (self.latent is not None or self.objective == "rollout"):
-            what = "a latent state" if self.latent is not None else 'objective="rollout"'
-            raise OptionError(f'innovations={self.innovations!r} with {what}; it knows "gaussian" alone.')
+            what = "a latent state, whose filter" if self.latent is not None else 'objective="rollout", which'
+            other = "latent_dim=None" if self.latent is not None else 'objective="transition"'
+            raise OptionError(
+                f'innovations={self.innovations!r} with {what} is Gaussian; use innovations="gaussian", or {other}.'
+            )
 
 
 # --- training --------------------------------------------------------------------------------

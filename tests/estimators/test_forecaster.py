@@ -103,11 +103,12 @@ def test_the_moments_of_a_forecast_give_nearly_its_density(fitted, y):
         forecast.log_prob(rows, kind="log")
 
 
-def test_log_prob_goes_on_from_the_end_of_training(y, monkeypatch):
+@pytest.mark.parametrize("innovations", ["gaussian", pytest.param("student_t", marks=SLOW)])
+def test_log_prob_goes_on_from_the_end_of_training(y, monkeypatch, innovations):
     monkeypatch.setattr(autoregressive, "N_SCORE_DRAWS", 500)
     # With many degrees of freedom JJᵀ varies little, so a mixture over some hundred draws is known well.
     diffusion = wf.diffusions.Wishart(rank=2, dof=12, unit_rows=False)
-    fitted = wf.WishartForecaster(**{**SMALL, "diffusion": diffusion}).fit(y.iloc[:150])
+    fitted = wf.WishartForecaster(**{**SMALL, "diffusion": diffusion, "innovations": innovations}).fit(y.iloc[:150])
     new = y.iloc[150:160]
     scores = fitted.log_prob(new)
     assert scores.index.equals(new.index) and scores.notna().all()
@@ -237,10 +238,19 @@ def test_backtest_scores_by_horizon(fitted, y):
     np.testing.assert_allclose(unfitted["crps"], scores["crps"])
 
 
+def test_student_t_innovations_are_kept_in_files_and_warn_where_there_is_no_mean(y, tmp_path):
+    with pytest.warns(UserWarning, match="no mean"):
+        model = wf.WishartForecaster(**{**SMALL, "innovations": "student_t", "transform": "asinh"}).fit(y)
+    model.save(tmp_path / "model.wf")
+    again = wf.load(tmp_path / "model.wf")
+    assert again.model_.field.tail_dof.value == model.model_.field.tail_dof.value
+    np.testing.assert_array_equal(again.forecast(3, n_draws=5).samples, model.forecast(3, n_draws=5).samples)
+
+
 @pytest.mark.parametrize(
     "option",
     [
-        *({"drift": "gp"}, {"white_noise": "state"}, {"innovations": "student_t"}),
+        *({"drift": "gp"}, {"white_noise": "state"}),
         *(pytest.param(o, marks=SLOW) for o in ({"diffusion": "gp"}, {"objective": "rollout"})),
         *(pytest.param({"drift": d}, marks=SLOW) for d in ("linear", "none")),
         *(pytest.param({"diffusion": d}, marks=SLOW) for d in ("diagonal", "none")),

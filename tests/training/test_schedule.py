@@ -84,4 +84,7 @@ def test_the_degrees_of_freedom_of_the_rule_are_those_of_the_named_diffusion_alo
 
     assert dof(rule) == expected
     assert dof(rule, diffusion=specs.Wishart(dof=3)) == 3 and dof(rule, diffusion=specs.Wishart()) is None
-    assert dof(presets.fast_class_preset(1000, n_inputs)) is None and dof(presets.paper_preset(1000, n_inputs)) is None
+    assert dof(rule, columns="independent") is None and dof(rule, sampling="pathwise") is None
+    assert (
+        wf.FlowClassifier()._training(1000, n_inputs).dof is None and dof(presets.paper_preset(1000, n_inputs)) is None
+    )

@@ -172,6 +172,7 @@ class FlowRegressor(ModelRegressor):
 
     diffusion: "wishart" (diffWGP), "gp" (diffGP), "diagonal", "none" (No noise), or a spec such as
     `wf.diffusions.Wishart(rank=5, white=0.01)`. Options that are None come from the preset, a rule of N and D alone.
+    For "wishart" with shared columns it says ν as well (`fast`: 1 up to ten inputs, else ρ); a spec says its own.
     """
 
     def __init__(
@@ -236,9 +237,14 @@ class FlowRegressor(ModelRegressor):
 
 
 def flow_spec(estimator: Any, training: specs.TrainingSpec, likelihood: specs.LikelihoodSpec) -> specs.FlowSpec:
-    """The flow an estimator's options describe; `rank`, `columns` and the preset's ν belong to the name "wishart"."""
-    rank = checks.rank_or_none(estimator.rank)
-    wishart = specs.Wishart(rank=rank, dof=training.dof, columns=estimator.columns)
+    """The flow an estimator's options describe; `rank`, `columns` and the preset's ν belong to the name "wishart".
+
+    The preset's ν is for shared columns, whose penalty it multiplies, and for J drawn afresh at each step: with one
+    column of its own, or one draw for a whole path, Σ has rank one.
+    """
+    is_usual = estimator.columns == "shared" and estimator.sampling == "marginal"
+    dof = training.dof if is_usual else None
+    wishart = specs.Wishart(rank=checks.rank_or_none(estimator.rank), dof=dof, columns=estimator.columns)
     names = {**specs.DIFFUSIONS, "wishart": wishart}
     return specs.FlowSpec(
         specs.resolve("kernel", estimator.kernel, specs.KERNELS, specs.KernelSpec),

@@ -16,6 +16,11 @@ class FieldValues(eqx.Module):
 
     drift: eqx.AbstractVar[Float[Array, "N D"]]
 
+    @property
+    def tail_dof(self) -> Scalar | None:
+        """Degrees of freedom of Student-t noise; None: it is Gaussian."""
+        return None
+
     @abc.abstractmethod
     def increment(self, key: PRNGKeyArray, dt: Scalar | float) -> Float[Array, "N D"]:
         """A draw of √Σ dB over a time step dt."""

@@ -2,7 +2,7 @@
 
 Rows of the input are (x, older lags, u). The kernel sees (x, u); older lags enter the linear part of the drift only.
 Three parts are put together: a drift (linear and GP), correlated noise (Wishart, GP or none) and white noise. The noise
-of a step is Gaussian or of Student-t.
+of a step is Gaussian or Student-t.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
 from ..inducing import AbstractPosterior, InducingBasis, PreparedBasis, PreparedPosterior
-from ..parameters import AbstractParameter, Positive
+from ..parameters import AbstractParameter, Positive, Scaled
 from .base import AbstractField, PreparedField
 from .wishart import WishartValues
 
@@ -195,7 +195,7 @@ class WhiteNoise(eqx.Module):
 class DynamicField(AbstractField):
     """Drift, noise and white noise on one basis; each of linear drift, GP drift and noise may be absent.
 
-    `tail_dof` are the degrees of freedom of noise of Student-t; None: it is Gaussian.
+    `tail_dof` are the degrees of freedom of Student-t noise; None: it is Gaussian.
     """
 
     basis: InducingBasis
@@ -204,7 +204,7 @@ class DynamicField(AbstractField):
     noise: AbstractNoise | None
     white: WhiteNoise
     layout: Layout
-    tail_dof: Positive | None = None
+    tail_dof: Scaled | None = None
 
     def prepare(self, dtype=None):
         dtype = self.basis.Z.dtype if dtype is None else dtype
@@ -225,8 +225,10 @@ class DynamicField(AbstractField):
         return {**parts, **self.white.kl()}
 
     def summary(self):
-        norms = {} if self.gp is None else {"drift_norm": jnp.linalg.norm(self.gp.mean)}
-        return norms if self.noise is None else {**norms, "diffusion_norm": jnp.linalg.norm(self.noise.posterior.mean)}
+        found = {} if self.gp is None else {"drift_norm": jnp.linalg.norm(self.gp.mean)}
+        if self.noise is not None:
+            found["diffusion_norm"] = jnp.linalg.norm(self.noise.posterior.mean)
+        return found if self.tail_dof is None else {**found, "tail_dof": self.tail_dof.value}
 
 
 class PreparedDynamics(PreparedField):

@@ -42,8 +42,9 @@ class WishartValues(FieldValues):
     tail_dof: Scalar | None = None
 
     def increment(self, key, dt):
-        """√dt (L J W + Λ^½ ε) with J fresh, by the short cut: given W ~ N(0, I_ν) the entries (J W)_r are independent
-        N(Σ_v m_rv W_v, Σ_v W_v² s²_rv), so ρ normals are drawn instead of ρν; the law is the same."""
+        """√dt (L J W + Λ^½ ε), scaled by √((κ − 2)/χ²_κ) where there is a κ. J is fresh, by the short cut: given W ~
+        N(0, I_ν) the entries (J W)_r are independent N(Σ_v m_rv W_v, Σ_v W_v² s²_rv), so ρ normals are drawn instead of
+        ρν; the law is the same."""
         n, rank, _ = self.means.shape
         if self.tail_dof is not None:
             key, k_tails = jax.random.split(key)

@@ -25,7 +25,7 @@ from ..fields.dynamic import (
     WishartNoise,
 )
 from ..inducing import POSTERIORS, InducingBasis
-from ..parameters import Free, Positive
+from ..parameters import Free, Positive, Scaled
 from ..specs import Diagonal, DynamicsSpec, GPDiffusion, NoDiffusion, Wishart
 
 FIELD_JITTER = 1e-6
@@ -85,7 +85,7 @@ def build(spec: DynamicsSpec, layout: Layout, start: Start, Z: object, key: PRNG
             noise,
             _white(spec, basis, layout, start.covariance, explained),
             layout,
-            Positive.of(TAIL_DOF, LEAST_TAIL_DOF) if spec.innovations == "student_t" else None,
+            Scaled.of(TAIL_DOF, LEAST_TAIL_DOF) if spec.innovations == "student_t" else None,
         )
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,13 @@ class WishartForecaster(BaseEstimator):
         covariates = _read_covariates(X)
         has_calendar = checks.flag("calendar", self.calendar)
         self.units_ = Units.of(panel, covariates, self.spec_, self.transform, has_calendar, self.freq)
+        if self.innovations == "student_t" and self.units_.transforms.grow_exponentially:
+            warnings.warn(
+                'innovations="student_t" with a logarithmic transform: the exponential of a Student-t has no mean, so '
+                "means and variances of forecasts are of the draws alone; quantiles and log densities are sound. Use "
+                'innovations="gaussian", or transform="sqrt", where means matter.',
+                stacklevel=2,
+            )
         tails = self.units_.tails(panel, covariates)
         self.fh_ = fh
         series = [self.units_.series(tail) for tail in tails.values()]

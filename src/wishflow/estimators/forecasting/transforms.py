@@ -31,6 +31,9 @@ TRANSFORMS = {
 }
 
 
+EXPONENTIAL = ("log1p", "log", "asinh")
+
+
 def _of_object(transformer: Any) -> Transform:
     """A transformer of scikit-learn's kind, one column at a time; its slope by central differences."""
 
@@ -70,6 +73,11 @@ class ColumnTransforms:
 
     def __post_init__(self) -> None:
         _ = self.parts  # names what is unknown
+
+    @property
+    def grow_exponentially(self) -> bool:
+        """Whether the inverse of one of them is an exponential."""
+        return any(isinstance(choice, str) and choice in EXPONENTIAL for choice in self.choices)
 
     @property
     def parts(self) -> tuple[Transform, ...]:

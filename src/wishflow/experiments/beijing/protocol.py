@@ -83,7 +83,8 @@ def summary(scores: xr.Dataset, is_observed: Bool[np.ndarray, "W H P"]) -> dict[
         "coverage_80": scores["covered"].mean(("origin", "variable")).values,
     }
     if "log_density_moments" in scores:  # few draws have none
-        by_hour["log_density_moments"] = scores["log_density_moments"].mean("origin").values
+        # Windows whose draws have no covariance count: a model is not scored on those alone where it did not explode.
+        by_hour["log_density_moments"] = scores["log_density_moments"].mean("origin", skipna=False).values
     by_window = {"crps": scores["crps"].mean("variable").values, "energy": scores["energy"].values}
     first = scores["log_density"].values[:, 0]
     return {

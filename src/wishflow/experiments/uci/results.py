@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...files import plain, read_json
+from ...specs import TrainingSpec
 from .suite import DATA, MODELS, Cell
 
 SCORES = ("mean_log_density_of_paths", "log_density", "rmse", "crps", "coverage_95")
@@ -39,7 +41,14 @@ def _is_complete(result: Any) -> bool:
 def is_finished(folder: Path, cell: Cell, settings: dict[str, Any]) -> bool:
     """Whether there is a complete result of this cell, made with exactly these settings."""
     result = read_result(cell_path(folder, cell))
-    return result is not None and result["settings"] == plain(settings)
+    return result is not None and _same(result["settings"], plain(settings))
+
+
+def _same(found: dict[str, Any], expected: dict[str, Any]) -> bool:
+    """Whether settings are equal; what the rule did not know yet when a result was made had its default."""
+    known = {field.name: field.default for field in dataclasses.fields(TrainingSpec)}
+    missing = {name: known[name] for name in expected["rule"] if name not in found["rule"]}
+    return {**found, "rule": {**found["rule"], **missing}} == expected
 
 
 def read_results(folder: Path, preset: str) -> Results:
