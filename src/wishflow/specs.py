@@ -395,8 +395,9 @@ class TrainingSpec(Spec):
     the constant part early once the bound no longer rises. `path_average` says what is averaged over `n_train_samples`
     paths (`objectives.negative_bound`). A flow's field has `field_inducing` inducing points (None: as many as the
     output, which is also the most); stochastic steps do not move those named by `fixed_inducing` ("none", "field",
-    "all"). `dof` are the degrees of freedom ν of the diffusion "wishart" (None: its rank). These three are for
-    regression and classification.
+    "all"). `dof` are the degrees of freedom ν of the diffusion "wishart" (None: its rank). With `falls_back` a flow
+    that ends below the bound of the sparse GP alone (Gaussian, collapsed, `sgp_iter` iterations) becomes that GP: the
+    identity is a flow. These four are for regression and classification.
     """
 
     max_iter: int
@@ -426,9 +427,14 @@ class TrainingSpec(Spec):
     field_inducing: int | None = None
     fixed_inducing: str = "none"
     dof: int | None = None
+    falls_back: bool = False
 
     def __post_init__(self) -> None:
         if self.fixed_inducing not in FIXED_INDUCING:
             raise unknown_option("fixed_inducing", self.fixed_inducing, FIXED_INDUCING)
         if self.path_average not in ("log", "density"):
             raise unknown_option("path_average", self.path_average, ("log", "density"))
+
+    def without_flow(self) -> TrainingSpec:
+        """For a sparse GP alone: the phase of the output is the whole fit."""
+        return dataclasses.replace(self, warm_iter=self.sgp_iter, output_lengthscale=self.sgp_lengthscale)

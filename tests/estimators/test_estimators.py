@@ -118,7 +118,8 @@ def test_rank_above_the_number_of_inputs_acts_as_it(X, y, flow):
 
 
 def test_a_spec_says_the_same_as_its_name(X, y, flow, gp):
-    spec = wf.FlowRegressor(diffusion=wf.diffusions.Wishart(), kernel=wf.kernels.RBF(), **SMALL).fit(X, y)
+    """ν is the preset's for the name, one for few inputs."""
+    spec = wf.FlowRegressor(diffusion=wf.diffusions.Wishart(dof=1), kernel=wf.kernels.RBF(), **SMALL).fit(X, y)
     assert np.array_equal(spec.predict(X), flow.predict(X))
 
 

@@ -1,5 +1,6 @@
 """Files: the same predictions bit for bit, and nothing of a file is ever run."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import safetensors.numpy
 from small import SMALL_GP
 
 import wishflow as wf
-from wishflow import specs
+from wishflow import presets, specs
 from wishflow.errors import ModelFileError
 from wishflow.files import read_model, write_model
 from wishflow.models import flow as flow_models
@@ -55,7 +56,7 @@ def built(estimator, X, y):
             model = flow_models.build(problem.spec, problem.training, model, Z[:5], _key())
         model = _moved(model, rng)
     history = pd.DataFrame({"phase": ["fit"], "step": [0], "bound": [-1.5], "noise": [np.nan]})
-    estimator._accept(Trained(model, history, 1, "built"))
+    estimator._accept(Trained(model, history, 1, "built", problem.spec))
     return estimator
 
 
@@ -104,6 +105,20 @@ def test_everything_learnt_comes_back(name, X, request, tmp_path):
     for attribute in ("n_features_in_", "n_iter_", "seed_", "status_"):
         assert getattr(loaded, attribute) == getattr(fitted, attribute)
     assert set(vars(loaded)) == set(vars(fitted))
+
+
+def test_a_flow_that_fell_back_to_the_sparse_gp_comes_back_as_such(X, y, tmp_path, monkeypatch):
+    """Its flow time is zero, though the option says one: predictions are those of the sparse GP, before and after."""
+    rule = dataclasses.replace(
+        presets.fast_preset(len(X), X.shape[1]), max_iter=4, kl_warmup=2, sgp_iter=40, batch_size=64, learning_rate=0.15
+    )
+    monkeypatch.setitem(presets.PRESETS, "fast", lambda n, d: rule)
+    fitted = wf.FlowRegressor(n_inducing=8).fit(X, y)
+    assert "sparse GP" in fitted.status_ and fitted.flow_time == 1.0
+    gp = wf.SparseGPRegressor(n_inducing=8).fit(X, y)
+    np.testing.assert_allclose(fitted.predict(X), gp.predict(X), rtol=1e-9)
+    loaded = round_trip(fitted, tmp_path)
+    np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
 
 
 def test_predictions_are_bitwise_equal(flow, flow_of_two, X, y, Y, tmp_path):

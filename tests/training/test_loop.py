@@ -18,7 +18,14 @@ from wishflow.training import Problem, chunk, train
 from wishflow.training.steps import RowSteps, next_rows, shuffled
 
 SMALL = dataclasses.replace(
-    presets.fast_preset(60, 2), max_iter=6, kl_warmup=3, warm_iter=4, sgp_iter=4, n_steps=2, batch_size=64
+    presets.fast_preset(60, 2),
+    max_iter=6,
+    kl_warmup=3,
+    warm_iter=4,
+    sgp_iter=4,
+    n_steps=2,
+    batch_size=64,
+    falls_back=False,
 )
 
 
@@ -59,6 +66,37 @@ def test_history_has_one_row_for_each_iteration_and_the_named_parts():
     assert names <= set(flow.columns)
     parts = flow["fit"] - flow["kl_output"] - flow["kl_drift"] - flow["kl_diffusion"]
     np.testing.assert_allclose(flow["bound"], parts, rtol=1e-12)
+
+
+def test_a_flow_that_ends_below_the_sparse_gp_becomes_it():
+    """After six steps with seven times their usual rate the flow is worse than the GP; alone or among others."""
+    hasty = dataclasses.replace(SMALL, learning_rate=0.15, sgp_iter=60, falls_back=True)
+    trained = train([problem(seed, training=hasty) for seed in (0, 1)])
+    for seed, kept in enumerate(trained):
+        spec = specs.SparseGPSpec(specs.RBF(), specs.Gaussian())
+        (gp,) = train([problem(seed, spec=spec, training=hasty.without_flow())])
+        assert "sparse GP" in kept.status
+        assert kept.history["bound"].iloc[-1] < gp.history["bound"].iloc[-1]
+        X = problem(seed).X
+        with computing():
+            there = kept.model.carry(jnp.asarray(X), jax.random.key(0))
+            found, expected = kept.model.output.conditioned(), gp.model.output.conditioned()
+            np.testing.assert_array_equal(there, X)
+            for a, b in zip(found.marginals(there), expected.marginals(jnp.asarray(X)), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-12)
+        assert kept.spec.flow_time == 0.0
+
+
+def test_a_flow_above_the_sparse_gp_stays():
+    """Next to no iterations for the GP: its bound is the lower one."""
+    slow = dataclasses.replace(SMALL, max_iter=200, kl_warmup=20, sgp_iter=1, falls_back=True)
+    (kept,), (flow,) = (
+        train([problem(training=slow)]),
+        train([problem(training=dataclasses.replace(slow, falls_back=False))]),
+    )
+    assert kept.status == flow.status == "reached max_iter"
+    for x, y in zip(leaves(kept), leaves(flow), strict=True):
+        np.testing.assert_array_equal(x, y)
 
 
 class Impatient(Callback):

@@ -57,7 +57,7 @@ class ModelEstimator(BaseEstimator):
     def _accept(self, trained: Trained) -> None:
         """Keep what training gave."""
         self.model_, self.history_, self.n_iter_ = trained.model, trained.history, trained.n_iter
-        self.status_ = trained.status
+        self.status_, self.spec_ = trained.status, trained.spec
 
     def _run(self, problem: Problem) -> None:
         with computing():
@@ -110,6 +110,7 @@ def chosen_training(estimator: Any, presets: dict[str, Any], n_rows: int, n_inpu
         given["tolerance"] = checks.tolerance(options["tol"])
     if "max_iter" in given:  # the warm-up of the KL terms keeps its share of the iterations
         given["kl_warmup"] = chosen.kl_warmup * given["max_iter"] // chosen.max_iter
+        given["falls_back"] = False  # who says how long a flow is trained wants that flow
     return dataclasses.replace(chosen, **given)
 
 

@@ -152,15 +152,12 @@ class SparseGPRegressor(ModelRegressor):
     def _training(self, n_rows, n_inputs):
         """There is only the phase of the output GP here, so `max_iter` and `learning_rate` are those of that phase."""
         training = super()._training(n_rows, n_inputs)
-        changes: dict[str, Any] = {
-            "warm_iter": training.sgp_iter,
-            "output_lengthscale": training.sgp_lengthscale,
-        }
+        changes: dict[str, Any] = {}
         if self.max_iter is not None:
             changes["warm_iter"] = training.max_iter
         if self.learning_rate is not None:
             changes["warm_rate"] = training.learning_rate
-        return dataclasses.replace(training, **changes)
+        return dataclasses.replace(training.without_flow(), **changes)
 
     def _model_spec(self, training, likelihood):
         kernel = specs.resolve("kernel", self.kernel, specs.KERNELS, specs.KernelSpec)

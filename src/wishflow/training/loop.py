@@ -41,6 +41,8 @@ SKIPPED_LIMIT = 20
 # A window of ticks costs about as much as this many single transitions.
 WINDOWS_SHARE = 64
 LATENT_SHARE = 16
+# Variance of the field of a flow that is at rest.
+AT_REST = 1e-12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,12 +80,13 @@ class SeriesProblem:
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """A trained model, its history (one row for each iteration) and how training ended."""
+    """A trained model, its history (one row for each iteration), how training ended, and what the model is."""
 
     model: Any
     history: pd.DataFrame
     n_iter: int
     status: str
+    spec: Any
 
 
 def train(problems: list[Problem], callbacks: Any = None) -> list[Trained]:
@@ -208,7 +211,7 @@ class _Run:
         trained = []
         for model, frames, status in zip(self._unstack(models), self.records, self.status, strict=True):
             history = pd.concat(frames, ignore_index=True)
-            trained.append(Trained(jax.tree.map(np.asarray, model), history, len(history), status))
+            trained.append(Trained(jax.tree.map(np.asarray, model), history, len(history), status, self.spec))
         return trained
 
     # --- one or many ---
@@ -239,32 +242,57 @@ class _RowsRun(_Run):
         is_flow = isinstance(self.spec, FlowSpec)
         if not is_flow or self.training.warm_iter > 0:
             models = self._warm_start(models, "output" if is_flow else "fit")
-        if is_flow:
-            models = self._flow_phase(models)
-        return self._package(models)
+        if not is_flow:
+            return self._package(models)
+        flows = self._package(self._flow_phase(models))
+        if not (self.training.falls_back and self._is_collapsed):
+            return flows
+        return [self._better(*pair) for pair in zip(range(len(flows)), flows, self._sparse_gps(base), strict=True)]
+
+    @property
+    def _is_collapsed(self) -> bool:
+        """Whether q of the output can be maximised out."""
+        training, n = self.training, max(len(p.X) for p in self.problems)
+        return training.collapsed and isinstance(self.spec.likelihood, Gaussian) and n <= training.collapsed_limit
 
     def _warm_start(self, models: PyTree, phase: str) -> PyTree:
-        training, n = self.training, max(len(p.X) for p in self.problems)
-        is_gaussian = isinstance(self.spec.likelihood, Gaussian)
-        if training.collapsed and is_gaussian and n <= training.collapsed_limit:
+        training = self.training
+        if self._is_collapsed:
             return self._collapsed_phase(models, phase, training.warm_iter)
         # Where there is no flow this phase is the whole fit, and a user's schedule is its rate.
         schedule = self.problems[0].learning_rate if phase == "fit" else None
         rate = training.warm_rate if schedule is None else schedule
         return self._stochastic_phase(models, phase, training.warm_iter, rate, self._steps(1))
 
-    def _flow_phase(self, models: PyTree) -> PyTree:
-        spec, starts, training = self.spec, self._unstack(models), self.training
-        assert isinstance(spec, FlowSpec)
-        Z = self.Z
+    def _sparse_gps(self, spec: SparseGPSpec) -> list[Trained]:
+        """The sparse GP alone, for each problem."""
+        training = self.training.without_flow()
+        problems = [dataclasses.replace(p, spec=spec, training=training) for p in self.problems]
+        return _RowsRun(problems, CallbackList(None), self.indices, self.n_models).run()
+
+    def _better(self, i: int, trained: Trained, gp: Trained) -> Trained:
+        """The flow, or the sparse GP at flow time 0 where its bound is above the mean of the flow's last chunk."""
+        is_stopped = trained.status == "stopped by a callback"
+        if is_stopped or self.records[i][-1]["bound"].mean() >= gp.history["bound"].iloc[-1]:
+            return trained
+        assert isinstance(self.spec, FlowSpec)
+        spec = dataclasses.replace(self.spec, flow_time=0.0)
+        model = self._flow_from(i, spec, gp.model, dataclasses.replace(self.training, field_variance=AT_REST))
+        status = "the sparse GP without a flow has the higher bound and was kept"
+        return dataclasses.replace(trained, model=jax.tree.map(np.asarray, model), status=status, spec=spec)
+
+    def _flow_from(self, i: int, spec: FlowSpec, start: Any, training: TrainingSpec) -> Any:
+        """A flow near the identity whose output is that of a sparse GP."""
+        problem, Z = self.problems[i], self.Z[i]
         if training.field_inducing is not None:
-            Z = [inducing_points(p.X, min(training.field_inducing, p.n_inducing), p.seed) for p in self.problems]
-        flows = self._stack(
-            [
-                flow.build(spec, training, start, z, jax.random.key(p.seed + 1))
-                for start, z, p in zip(starts, Z, self.problems, strict=True)
-            ]
-        )
+            Z = inducing_points(problem.X, min(training.field_inducing, problem.n_inducing), problem.seed)
+        return flow.build(spec, training, start, Z, jax.random.key(problem.seed + 1))
+
+    def _flow_phase(self, models: PyTree) -> PyTree:
+        spec, training = self.spec, self.training
+        assert isinstance(spec, FlowSpec)
+        starts = self._unstack(models)
+        flows = self._stack([self._flow_from(i, spec, start, training) for i, start in enumerate(starts)])
         rate = training.learning_rate if self.problems[0].learning_rate is None else self.problems[0].learning_rate
         return self._stochastic_phase(flows, "flow", training.max_iter, rate, self._steps(training.n_train_samples))
 
