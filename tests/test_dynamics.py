@@ -62,7 +62,7 @@ def test_the_jacobian_of_the_drift(diffusion, lags, n_covariates):
     np.testing.assert_allclose(field.drift_jacobian(X), expected, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("diffusion", ["wishart", "none"])
+@pytest.mark.parametrize("diffusion", [pytest.param("wishart", marks=pytest.mark.slow), "none"])
 def test_student_t_noise_has_the_covariance_of_gaussian_noise_and_one_scale_for_all_entries(diffusion, key):
     """Without Σ, whose draws vary by themselves, E (rᵀB⁻¹r)² = D (D + 2) (κ − 2)/(κ − 4): one scale for all."""
     model, _start = make_model(diffusion, innovations="student_t")

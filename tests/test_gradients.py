@@ -172,10 +172,10 @@ SERIES = {
 @pytest.mark.parametrize(
     "name, average",
     [
-        *(("transition, lags", "density"), ("rollout", "log"), ("filter", "density"), ("encoder", "density")),
+        *(("transition, lags", "density"), ("rollout", "log"), ("filter", "density")),
         *(
             pytest.param(name, "density", marks=pytest.mark.slow)
-            for name in ("transition", "transition, student_t", "rollout")
+            for name in ("transition", "transition, student_t", "rollout", "encoder")
         ),
         *(pytest.param(name, "log", marks=pytest.mark.slow) for name in ("transition", "transition, lags", "encoder")),
     ],
