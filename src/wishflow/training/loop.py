@@ -41,6 +41,7 @@ SKIPPED_LIMIT = 20
 # A window of ticks costs about as much as this many single transitions.
 WINDOWS_SHARE = 64
 LATENT_SHARE = 16
+STOPPED = "stopped by a callback"
 # Variance of the field of a flow that is at rest.
 AT_REST = 1e-12
 
@@ -165,7 +166,7 @@ class _Run:
             event = ChunkEvent(phase, step, n_steps, shown, seconds, index, self.n_models)
             stop[i] = bool(self.calls.on_chunk(event))
             if stop[i]:
-                self.status[i] = "stopped by a callback"
+                self.status[i] = STOPPED
         return stop
 
     def _mend(self, state: chunk.TrainState) -> tuple[chunk.TrainState, np.ndarray]:
@@ -272,7 +273,7 @@ class _RowsRun(_Run):
 
     def _better(self, i: int, trained: Trained, gp: Trained) -> Trained:
         """The flow, or the sparse GP at flow time 0 where its bound is above the mean of the flow's last chunk."""
-        is_stopped = trained.status == "stopped by a callback"
+        is_stopped = trained.status == STOPPED
         if is_stopped or self.records[i][-1]["bound"].mean() >= gp.history["bound"].iloc[-1]:
             return trained
         assert isinstance(self.spec, FlowSpec)
@@ -328,7 +329,7 @@ class _RowsRun(_Run):
 
         model, is_converged = collapsed.minimise_on_host(model, self.data, n_iter, on_chunk)
         if is_converged or ended[0]:
-            self.status = ["converged" if is_converged else "stopped by a callback"]
+            self.status = ["converged" if is_converged else STOPPED]
         return collapsed.collapsed_end(self._refresh_jitter(model), self.data)
 
     def _steps(self, n_samples: int) -> RowSteps:
