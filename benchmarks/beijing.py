@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--validation", action="store_true")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE")
     parser.add_argument("--draws", type=int, default=1000)
-    parser.add_argument("--members", type=int, default=1)
+    parser.add_argument("--members", type=int)
     parser.add_argument("--missing", type=float, default=0.0)
     parser.add_argument("--output", type=Path, default=Path("results/beijing"))
     options = parser.parse_args()

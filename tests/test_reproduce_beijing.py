@@ -401,7 +401,7 @@ def test_the_bar_moves_with_fits_and_ends_with_the_rolling_comparison():
 
 def test_the_exit_code_tells_of_failures_and_the_page_is_written_all_the_same(tmp_path, small, runs, capsys):
     assert reproduce.main(tmp_path, models=["diagonal"]) == 1
-    assert "13 cells are missing" in capsys.readouterr().out
+    assert "14 cells are missing" in capsys.readouterr().out
     assert (tmp_path / "report" / "index.html").exists()
     assert reproduce.main(tmp_path, models=["walk"], is_validation=True) == 0
     assert "Validation" in (tmp_path / "report-validation" / "index.html").read_text()
@@ -518,7 +518,7 @@ def test_files_hold_the_tables(page, results):
     assert all(report.markdown_table(table) in (page.parent / "tables.md").read_text() for table in shown)
     assert all(report.html_table(table) in text for table in shown)
     assert text.count("<img ") == 3
-    assert "2 of 15 cells have no result yet" in text
+    assert "2 of 16 cells have no result yet" in text
     assert SOURCE["command"] in text and "share one weather station" in text
 
 
@@ -531,7 +531,7 @@ def test_the_page_needs_nothing_but_itself(page):
 
 def test_a_page_without_any_result_says_so(tmp_path):
     text = pages.write_outputs(tmp_path).read_text()
-    assert "15 of 15 cells have no result yet" in text
+    assert "16 of 16 cells have no result yet" in text
 
 
 def test_the_same_results_give_the_same_files(results):

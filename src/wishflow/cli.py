@@ -83,7 +83,10 @@ def beijing(
         ),
     ] = None,
     draws: Annotated[int, typer.Option(min=2, help="Sample paths of each forecast.")] = 1000,
-    members: Annotated[int, typer.Option(min=1, help="Fits of each of our models that share the draws.")] = 1,
+    members: Annotated[
+        int | None,
+        typer.Option(min=1, help="Fits of each of our models that share the draws; its own number if not given."),
+    ] = None,
     missing: Annotated[
         float, typer.Option(min=0.0, max=0.9, help="Share of training entries to delete, for our models.")
     ] = 0.0,

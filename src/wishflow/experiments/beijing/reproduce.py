@@ -25,7 +25,7 @@ def main(
     *,
     models: Iterable[str] = (),
     n_draws: int = 1000,
-    n_members: int = 1,
+    n_members: int | None = None,
     missing: float = 0.0,
     is_validation: bool = False,
     is_report_only: bool = False,
@@ -48,21 +48,26 @@ def asked_jobs(
     models: Iterable[str],
     is_validation: bool = False,
     n_draws: int = 1000,
-    n_members: int = 1,
+    n_members: int | None = None,
     missing: float = 0.0,
     changes: tuple[tuple[str, Any], ...] = (),
 ) -> list[Job]:
-    """A job for each model. Entries are deleted for ours alone: random walk and VARs know no missing values."""
-    if n_draws < 2 * n_members:
+    """A job for each model, with as many members as it has if none are given.
+
+    Entries are deleted for ours alone: random walk and VARs know no missing values.
+    """
+    members = {model: MODELS[model].n_members if n_members is None else n_members for model in models}
+    most = max(members.values(), default=1)
+    if n_draws < 2 * most:
         raise OptionError(
-            f"{n_draws} draws for {n_members} members given; expected at least 2 draws of each member: raise --draws."
+            f"{n_draws} draws for {most} members given; expected at least 2 draws of each member: raise --draws."
         )
     if not 0.0 <= missing <= MOST_MISSING:
         raise OptionError(
             f"missing={missing!r} given; expected the share of training entries to delete, 0 to {MOST_MISSING}."
         )
-    shares = {model: missing if MODELS[model].is_ours else 0.0 for model in models}
-    return [Job(model, is_validation, n_draws, n_members, share, changes) for model, share in shares.items()]
+    shares = {model: missing if MODELS[model].is_ours else 0.0 for model in members}
+    return [Job(model, is_validation, n_draws, n, shares[model], changes) for model, n in members.items()]
 
 
 def run_jobs(output: Path, jobs: list[Job], parts: Parts) -> int:
