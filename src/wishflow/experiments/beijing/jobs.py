@@ -79,6 +79,11 @@ class Job:
         transform = transform_by_kind(TRANSFORMS, parts.train.columns)
         return {"transform": transform, **(MODELS[self.model].options or {}), **dict(self.changes)}
 
+    def members(self, parts: Parts) -> list[dict[str, Any]]:
+        """The options of each member."""
+        options, varied = self.options(parts), MODELS[self.model].varied or ({},)
+        return [{**options, **varied[i % len(varied)]} for i in range(self.n_members)]
+
     def settings(self, cell: str, parts: Parts) -> dict[str, Any]:
         """What a result must have been made with, as JSON."""
         estimator = self.estimator(parts)
@@ -91,6 +96,8 @@ class Job:
         if self.is_ours:
             rule = chosen_training(estimator, SERIES_PRESETS, *parts.train.shape)
             ours = {"rule": rule.to_json(), "n_members": self.n_members, "missing": self.missing}
+            if MODELS[self.model].varied:
+                ours["varied"] = list(MODELS[self.model].varied)
         return plain({"options": options, **ours, **self._extent(cell, parts)})
 
     def _extent(self, cell: str, parts: Parts) -> dict[str, Any]:
@@ -113,7 +120,7 @@ def fit(job: Job, parts: Parts, callbacks: Any = None) -> Any:
     if not job.is_ours:
         return job.estimator(parts).fit(parts.train)
     train = with_holes(parts.train, job.missing)
-    forecaster = fit_ours(parts, train, job.options(parts), job.n_members, callbacks)
+    forecaster = fit_ours(parts, train, job.members(parts), callbacks)
     return forecaster.update(parts.train.iloc[-N_COMPLETE:]) if job.missing else forecaster
 
 

@@ -35,7 +35,10 @@ TRANSFORMS = {POLLUTANTS: "log1p", ("RAIN",): "log1p"}
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A row of the table: its name for readers, how it is drawn, and the options of ours or how a rival is made."""
+    """A row of the table: its name for readers, how it is drawn, and the options of ours or how a rival is made.
+
+    An ensemble has several members; `varied` are options of theirs, taken in turn.
+    """
 
     label: str
     colour: str
@@ -43,14 +46,15 @@ class Model:
     options: Mapping[str, Any] | None = None
     make: Callable[[], Any] | None = None
     n_members: int = 1
+    varied: Sequence[Mapping[str, Any]] = ()
 
     @property
     def is_ours(self) -> bool:
         return self.options is not None
 
 
-def _ours(label: str, colour: str, line: str = "-", n_members: int = 1, **options: Any) -> Model:
-    return Model(label, colour, line, {**BASE, **options}, n_members=n_members)
+def _ours(label: str, colour: str, line: str = "-", **options: Any) -> Model:
+    return Model(label, colour, line, {**BASE, **options})
 
 
 def _var(lags: int, line: str) -> Model:
@@ -72,7 +76,11 @@ MODELS = {
     "walk": Model("random walk", "#7F7F7F", ":", make=RandomWalk),
     "var3": _var(3, "--"),
     "var24": _var(24, "-"),
-    "ensemble": _ours("Wishart, white noise by state, four members", "#CC79A7", "--", n_members=4, white_noise="state"),
+    "ensemble": dataclasses.replace(
+        _ours("Wishart, white noise by state, ensemble", "#CC79A7", "--", white_noise="state"),
+        n_members=4,
+        varied=({"kernel": "rbf"}, {"kernel": "matern32"}),
+    ),
     "wishart_state": _ours("Wishart, white noise by state", "#CC79A7", white_noise="state"),
     "wishart": _ours("Wishart (diffWGP)", plotting.colour_of("diffWGP")),
     "diagonal_state": _ours("diagonal noise by state", "#56B4E9", diffusion="diagonal", white_noise="state"),
@@ -132,7 +140,7 @@ class Standardised:
 
 
 class Ensemble:
-    """The equal mixture of forecasters that differ by their seeds; each gives its share of the draws."""
+    """The equal mixture of forecasters that differ by seeds or options; each gives its share of the draws."""
 
     def __init__(self, members: Sequence[Any]) -> None:
         self.members = list(members)
@@ -168,9 +176,10 @@ class Ensemble:
         return member.forecast(len(y), n_draws=1, random_state=seed).log_prob(y).to_numpy()
 
 
-def fit_ours(parts: Parts, train: pd.DataFrame, options: Mapping[str, Any], n_members: int, callbacks: Any) -> Ensemble:
-    """Members with the seeds 0, 1, …, one after another; `train` is in the standardised units of the parts."""
+def fit_ours(parts: Parts, train: pd.DataFrame, members: Iterable[Mapping[str, Any]], callbacks: Any) -> Ensemble:
+    """Members with these options and the seeds 0, 1, …; `train` is in the standardised units of the parts."""
     made = [
-        wf.WishartForecaster(**{"random_state": seed, **options, "callbacks": callbacks}) for seed in range(n_members)
+        wf.WishartForecaster(**{"random_state": seed, **options, "callbacks": callbacks})
+        for seed, options in enumerate(members)
     ]
     return Ensemble([Standardised(member, parts.mean, parts.sd).fit(train) for member in made])
