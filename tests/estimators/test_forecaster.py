@@ -69,6 +69,18 @@ def test_two_calls_agree_and_another_seed_differs(fitted):
     assert not np.allclose(fitted.forecast(4, n_draws=20, random_state=3).mean, fitted.forecast(4, n_draws=20).mean)
 
 
+def test_noise_does_not_repeat_from_one_end_to_the_next(fitted, y):
+    """From the same state an hour later: the same law, other draws."""
+    import copy
+
+    last = y.iloc[149:150]
+    later = copy.copy(fitted).update(last.set_axis(last.index + pd.Timedelta("1h")))
+    first, second = (model.forecast(1, n_draws=400).samples.values[:, 0] for model in (fitted, later))
+    assert np.isclose(first, second).mean() < 0.01
+    assert np.abs(np.corrcoef(first[:, 0], second[:, 0])[0, 1]) < 0.2
+    np.testing.assert_allclose(first.mean(0), second.mean(0), atol=5 * first.std() / 20)
+
+
 def test_frames_have_the_columns_of_sktime(fitted):
     steps = [1, 3]
     assert list(fitted.predict(steps).columns) == ["a", "b"]

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 
 from .. import metrics
 from ..estimators.forecasting.calendar import harmonics
-from ..estimators.forecasting.times import TimeAxis
+from ..estimators.forecasting.times import TimeAxis, noise_seed
 from ..forecast import Forecast
 
 
@@ -67,7 +67,7 @@ class RandomWalk(_Rival):
     def forecast(self, fh: Any, X: Any = None, n_draws: int = 1000) -> Forecast:
         index, place, way = self._horizon(fh)
         last = filled(self.seen_).to_numpy()[-1]
-        rng = np.random.default_rng(0)
+        rng = np.random.default_rng(noise_seed(0, self.end_))
         noise = self.steps_[rng.integers(len(self.steps_), size=(n_draws, len(way)))]
         root = np.linalg.cholesky(np.cov(self.steps_.T) + 1e-9 * np.eye(len(last)))
 
@@ -102,7 +102,7 @@ class VectorAutoregression(_Rival):
         level = self.constant_ + harmonics(way, self.periods) @ self.harmonics_
         past = filled(self.seen_).to_numpy()[::-1][: self.lags]  # newest first
         history = np.repeat(past[None], n_draws, 0)
-        rng = np.random.default_rng(0)
+        rng = np.random.default_rng(noise_seed(0, self.end_))
         paths, means = [], []
         for t in range(len(way)):
             means.append(level[t] + np.einsum("slj,lji->si", history, self.coefficients_))

@@ -25,6 +25,7 @@ from .. import checks
 from ..base import chosen_training, make_callbacks
 from .frames import ONLY, Panel, check_targets, read
 from .running import AbstractRunner, runner_of
+from .times import noise_seed
 from .units import Tail, Units
 
 
@@ -182,7 +183,8 @@ class WishartForecaster(BaseEstimator):
         """Joint sample paths over the horizon: a `Forecast`, or a dict of them for a panel.
 
         An int h or a time span ("48h") means all steps up to it; a list of ints these steps; stamps are taken as they
-        are. The noise comes from the seed of `fit` unless `random_state` is given.
+        are. The noise comes from the seed of `fit` unless `random_state` is given; it is another one for each series of
+        a panel and each end of the data, so that errors of few draws do not repeat from one forecast to the next.
         """
         check_is_fitted(self, "model_")
         n_draws = checks.positive_int("n_draws", n_draws)
@@ -197,6 +199,7 @@ class WishartForecaster(BaseEstimator):
         units, runner = self.units_, self._runner()
         index = units.axis.horizon(fh, tail.index[-1])
         ticks = units.ticks(tail)[-1]
+        seed = noise_seed(seed, key, tail.index[-1])
         h, u, place = units.future_ticks(key, tail, int(ticks.row[-1]), index, X)
         values, before = runner.paths(ticks, h, u, n_draws, seed)
         before = before[:, place]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
+import zlib
 from typing import Any
 
 import numpy as np
@@ -179,3 +180,9 @@ def check_order(index: pd.Index, name: str) -> None:
         )
     if not index.is_monotonic_increasing:
         raise DataError(f"the index of {name} is not sorted; call sort_index() first.")
+
+
+def noise_seed(seed: int, *origin: Any) -> int:
+    """A seed for the noise of one forecast, from what it starts at; the same in every process."""
+    place = zlib.crc32(" ".join(map(str, origin)).encode())
+    return int(np.random.SeedSequence([seed, place]).generate_state(1)[0])

@@ -1,0 +1,143 @@
+"""Which forecasters of the Beijing comparison to put together, on October to December 2015 alone.
+
+    python -m benchmarks.mixtures fit JOBS.json DRAWS          # DRAWS: a folder; jobs that lie there are skipped
+    python -m benchmarks.mixtures score JOBS.json DRAWS OUT.json
+
+JOBS.json maps names to the options in which a job differs from `wishart_state` (as in `benchmarks.tune_beijing`). The
+energy score of an equal mixture of K models with n draws each needs the mean distances within and between them alone:
+
+    ES = 1/K Σ_k E‖X_k − y‖ − 1/(2K²) Σ_kl E‖X_k − X_l‖,
+
+so all mixtures are scored from one table of pairs. Several processes may share the fits: --part 0/4, --part 1/4, …
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from wishflow.experiments.beijing.jobs import fit
+from wishflow.experiments.beijing.protocol import BANDS, HORIZON, Parts, load_parts
+from wishflow.experiments.provenance import provenance
+from wishflow.files import write_json_atomic
+
+from .tune_beijing import made
+
+N_DRAWS = 200
+MOST_MEMBERS = 4
+N_SHOWN = 10
+
+
+def fit_all(jobs: dict[str, dict], folder: Path, part: tuple[int, int]) -> None:
+    """Draws (W, n, H, D) of each job, one file each."""
+    parts = load_parts(is_validation=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, changes in list(jobs.items())[part[0] :: part[1]]:
+        path = folder / f"{name}.npy"
+        if not path.exists():
+            draws = rolled(fit(made({"model": "wishart_state", "set": changes}, parts), parts), parts)
+            np.save(path.with_suffix(".part.npy"), draws)
+            path.with_suffix(".part.npy").replace(path)
+            print(name, flush=True)
+
+
+def rolled(forecaster, parts: Parts) -> np.ndarray:
+    """Draws over all windows."""
+    windows = []
+    for w in range(parts.n_windows):
+        windows.append(forecaster.forecast(HORIZON, n_draws=N_DRAWS).samples.values.astype(np.float32))
+        forecaster.update(parts.rest.iloc[w * HORIZON : (w + 1) * HORIZON])
+    return np.stack(windows)
+
+
+@jax.jit
+def distances(X: jax.Array, Y: jax.Array) -> jax.Array:
+    """Σ_ij ‖x_i − y_j‖ by window and hour: (W, n, H, D), (W, m, H, D) -> (W, H)."""
+
+    def one(pair):
+        x, y = pair  # (n, D), (m, D)
+        return jnp.sum(jnp.sqrt(jnp.sum((x[:, None] - y[None]) ** 2, -1)))
+
+    def window(pair):
+        return jax.lax.map(one, tuple(jnp.swapaxes(draws, 0, 1) for draws in pair))
+
+    return jax.lax.map(window, (X, Y))
+
+
+def in_bands(values: np.ndarray) -> np.ndarray:
+    return np.array([values[:, hours].mean() for hours in BANDS.values()])
+
+
+def pair_table(draws: dict[str, np.ndarray], y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean distances by band: to what came (K, 4), and between draws (K, K, 4), fair where a model meets itself."""
+    names = list(draws)
+    to_data = np.stack([in_bands(np.asarray(distances(draws[k], y[:, None]))) / N_DRAWS for k in names])
+    between = np.zeros((len(names), len(names), len(BANDS)))
+    for i, j in itertools.combinations_with_replacement(range(len(names)), 2):
+        n_pairs = N_DRAWS * (N_DRAWS - (i == j))
+        between[i, j] = between[j, i] = in_bands(np.asarray(distances(draws[names[i]], draws[names[j]]))) / n_pairs
+    return to_data, between
+
+
+def mixture_energy(to_data: np.ndarray, between: np.ndarray, members: tuple[int, ...]) -> np.ndarray:
+    chosen = list(members)
+    return to_data[chosen].mean(0) - 0.5 * between[np.ix_(chosen, chosen)].mean((0, 1))
+
+
+def score_all(jobs: dict[str, dict], folder: Path, output: Path) -> None:
+    parts = load_parts(is_validation=True)
+    y = parts.rest.to_numpy(np.float32)[: parts.n_windows * HORIZON].reshape(parts.n_windows, HORIZON, -1)
+    draws = {name: np.load(folder / f"{name}.npy") for name in jobs if (folder / f"{name}.npy").exists()}
+    draws = {name: values for name, values in draws.items() if np.isfinite(values).all()}
+    names, (to_data, between) = list(draws), pair_table(draws, y)
+    alone = {name: mixture_energy(to_data, between, (i,)) for i, name in enumerate(names)}
+    for name, energy in alone.items():
+        print(f"{name:24s}", energy.round(4), flush=True)
+    for size in range(2, MOST_MEMBERS + 1):
+        found = [
+            (mixture_energy(to_data, between, members), members)
+            for members in itertools.combinations(range(len(names)), size)
+        ]
+        # Bands count alike: each relative to the mean over single models.
+        usual = np.mean(list(alone.values()), axis=0)
+        for energy, members in sorted(found, key=lambda pair: float((pair[0] / usual).mean()))[:N_SHOWN]:
+            print(energy.round(4), ", ".join(names[i] for i in members), flush=True)
+    write_json_atomic(
+        output,
+        {
+            "jobs": {name: jobs[name] for name in names},
+            "n_draws": N_DRAWS,
+            "energy": alone,
+            "to_data": to_data,
+            "between": between,
+            "provenance": provenance(),
+        },
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("do", choices=("fit", "score"))
+    parser.add_argument("jobs", type=Path)
+    parser.add_argument("draws", type=Path)
+    parser.add_argument("output", type=Path, nargs="?")
+    parser.add_argument("--part", default="0/1", help="which share of the jobs, as 0/4")
+    options = parser.parse_args()
+    jobs = json.loads(options.jobs.read_text())
+    if options.do == "fit":
+        first, _, count = options.part.partition("/")
+        fit_all(jobs, options.draws, (int(first), int(count)))
+    elif options.output is None:
+        parser.error("score needs the file to write: score JOBS.json DRAWS OUT.json")
+    else:
+        score_all(jobs, options.draws, options.output)
+
+
+if __name__ == "__main__":
+    main()
