@@ -1,5 +1,6 @@
 """Bounds: named parts and weights, batches and padding, natural gradients, and factorisations one at a time."""
 
+import dataclasses
 import functools
 import os
 import subprocess
@@ -73,20 +74,33 @@ def test_float32_flows_stay_close_to_float64_ones(key):
     assert rounded != exact
 
 
-def test_the_bound_is_the_mean_over_samples(key):
-    """S samples at once = the mean of S single ones with the keys they are split into."""
+@pytest.mark.parametrize("is_pathwise", [False, True])
+def test_the_bound_is_the_mean_over_samples(key, is_pathwise):
+    """S samples at once = the mean over the samples, each scored on its own; samples differ."""
     flow, batch, n = make_flow("wishart-shared-white"), make_batch(), 4
+    flow = dataclasses.replace(flow, is_pathwise=is_pathwise)
     together = float(evaluate(flow, batch, key, 1.0, n)[1][0]["fit"])
+    arrived = quick_jit(lambda X: flow.carry_samples(X, jax.random.split(key)[0], n))(batch.X)
 
     @quick_jit
-    def one(path_key):
-        moved = flow.carry(batch.X, path_key)
+    def one(moved):
         mean, variance = flow.output.conditioned().marginals(moved)
         return jnp.sum(flow.likelihood.expected_log_density(batch.y, mean, variance))
 
-    alone = [float(one(k)) for k in jax.random.split(jax.random.split(key)[0], n)]
+    alone = [float(one(moved)) for moved in arrived.reshape(n, *batch.X.shape)]
     np.testing.assert_allclose(together, np.mean(alone), rtol=1e-10)
     assert np.std(alone) > 1e-3
+
+
+def test_samples_are_draws_of_the_path(key):
+    """Rows of many samples have the moments of single samples with keys of their own."""
+    flow, X = make_flow("wishart-shared-white"), make_batch().X[:1]
+    n = 4000
+    together = quick_jit(lambda X: flow.carry_samples(X, key, n))(X)
+    alone = quick_jit(lambda X: jax.vmap(lambda k: flow.carry(X, k)[0])(jax.random.split(key, n)))(X)
+    error = np.asarray(alone).std(0) / np.sqrt(n)
+    assert (np.abs(np.mean(together - alone, 0)) < 6.0 * error).all()
+    np.testing.assert_allclose(np.std(together, 0), np.std(alone, 0), rtol=0.1)
 
 
 # --- batches -------------------------------------------------------------------------------------

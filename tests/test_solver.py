@@ -193,9 +193,10 @@ def test_time_runs_from_zero_in_equal_steps(key):
     np.testing.assert_allclose(end, 0.25**2 * 8 * 7 / 2, rtol=1e-13)
 
 
-def test_the_loop_is_the_step_repeated(key):
-    """Each step has a key of its own, and the time is carried along."""
-    field, x0 = make_field("wishart-shared-white", is_time_dependent=True), points(6, 3)
+@pytest.mark.parametrize("name", ["wishart-shared-white", "wishart-independent", "gp", "diagonal", "none"])
+def test_the_loop_is_the_step_repeated(key, name):
+    """Each step has a key of its own, though its noise is drawn beforehand, and the time is carried along."""
+    field, x0 = make_field(name, is_time_dependent=True), points(6, 3)
 
     @quick_jit
     def both(field):

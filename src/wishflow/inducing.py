@@ -21,8 +21,14 @@ from .parameters import LowerTriangular, zeros
 from .runtime import compiled
 
 N_FEATURES = 512
-N_BLOCKS = 4
+N_BLOCKS = 5
+N_LANES = 4
 SMALLEST_CUT = 64
+
+
+def block_width(n_inducing: int) -> int:
+    """How many columns of a factor are multiplied at once: a fifth, rounded up to whole vector registers."""
+    return -(-n_inducing // (N_BLOCKS * N_LANES)) * N_LANES
 
 
 class InducingBasis(eqx.Module):
@@ -114,11 +120,11 @@ class WhitenedPosterior(AbstractPosterior):
     def prepare(self, dtype):
         """Factors of all outputs side by side: one matrix product instead of P.
 
-        R is lower triangular, so its columns are cut into blocks without the zeros above them: with four blocks the
-        product costs 5/8 of the full one.
+        R is lower triangular, so its columns are cut into blocks without the zeros above them: with five blocks the
+        product costs 3/5 of the full one.
         """
         R, n_inducing = self.sqrt.value.astype(dtype), self.mean.shape[1]
-        starts = range(0, n_inducing, -(-n_inducing // N_BLOCKS)) if n_inducing >= SMALLEST_CUT else (0,)
+        starts = range(0, n_inducing, block_width(n_inducing)) if n_inducing >= SMALLEST_CUT else (0,)
         blocks = []
         for start, stop in itertools.pairwise((*starts, n_inducing)):
             blocks.append(jnp.moveaxis(R[:, start:, start:stop], 0, 1))

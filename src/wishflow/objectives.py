@@ -58,8 +58,7 @@ def negative_bound(
     """
     k_path, k_fit = jax.random.split(key)
     samples = n_samples if model.is_stochastic else 1
-    keys = jax.random.split(k_path, samples)
-    arrived = jax.vmap(lambda k: model.carry(batch.X, k, dtype))(keys).reshape(-1, batch.X.shape[-1])
+    arrived = model.carry_samples(batch.X, k_path, samples, dtype)
     gp = model.output.conditioned()
     a = gp.basis.project(arrived)
     mean, variance = gp.marginals_at(arrived, a)

@@ -29,13 +29,24 @@ def simulate_paths(
 ) -> tuple[Float[Array, "N D"], Float[Array, "T N D"]]:
     """States at `flow_time`, and the states after each of `n_steps` equal steps. Flow time 0 is the identity."""
     dt = jnp.asarray(flow_time / n_steps, x0.dtype)
+    keys, width = jax.random.split(key, n_steps), field.n_normals
 
-    def step(state: PathState, step_key: PRNGKeyArray):
+    def drawing(state: PathState, step_key: PRNGKeyArray):
         state = euler_maruyama_step(step_key, state, field, dt)
         return state, state.values
 
+    def driven(state: PathState, normals: Float[Array, "N K"]):
+        here = field.at(state.values, state.time)
+        values = state.values + here.drift * dt + here.moved(normals, dt)
+        return PathState(values, state.time + dt), values
+
     start = PathState(x0, jnp.zeros((), x0.dtype))
-    end, path = jax.lax.scan(step, start, jax.random.split(key, n_steps))
+    if width is None:
+        end, path = jax.lax.scan(drawing, start, keys)
+    else:
+        # The same numbers, drawn at once: the generator then uses all cores.
+        normals = jax.vmap(lambda k: jax.random.normal(k, (len(x0), width), x0.dtype))(keys)
+        end, path = jax.lax.scan(driven, start, normals)
     return end.values, path
 
 

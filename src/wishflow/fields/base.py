@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
@@ -39,8 +40,33 @@ class FieldValues(eqx.Module):
         """Σ̄ = E_q Σ in closed form."""
 
 
+class DrivenValues(FieldValues):
+    """Values whose noise is made of a fixed number of standard normals for each row."""
+
+    @property
+    @abc.abstractmethod
+    def n_normals(self) -> int:
+        """How many normals a step takes for each row."""
+
+    @abc.abstractmethod
+    def moved(self, normals: Float[Array, "N K"], dt: Scalar | float) -> Float[Array, "N D"]:
+        """√Σ dB over a time step dt, from K = `n_normals` standard normals for each row."""
+
+    def increment(self, key, dt):
+        # One call for all the noise of a step: each call of the generator is a program part of its own to compile.
+        shape = (self.drift.shape[0], self.n_normals)
+        return self.moved(jax.random.normal(key, shape, self.drift.dtype), dt)
+
+
 class PreparedField(eqx.Module):
     """A factorised field, ready for every step of a path."""
+
+    @property
+    def n_normals(self) -> int | None:
+        """That of its values where they are `DrivenValues`, so that a path draws its noise beforehand; None: each step
+        draws its own.
+        """
+        return None
 
     @abc.abstractmethod
     def at(self, X: Float[Array, "N D"], t: Scalar | float) -> FieldValues:

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..inducing import InducingBasis, PreparedBasis
 from ..parameters import Positive
-from .base import AbstractField, FieldValues, PreparedField, with_time
+from .base import AbstractField, DrivenValues, PreparedField, with_time
 
 
-class ConstantNoiseValues(FieldValues):
+class ConstantNoiseValues(DrivenValues):
     """A drift and a diagonal that does not depend on the state."""
 
     drift: Float[Array, "N D"]
     variances: Float[Array, " D"] | None
 
-    def increment(self, key, dt):
-        if self.variances is None:
-            return jnp.zeros_like(self.drift)
-        return jnp.sqrt(dt * self.variances) * jax.random.normal(key, self.drift.shape, self.drift.dtype)
+    @property
+    def n_normals(self):
+        return 0 if self.variances is None else len(self.variances)
+
+    def moved(self, normals, dt):
+        return jnp.zeros_like(self.drift) if self.variances is None else jnp.sqrt(dt * self.variances) * normals
 
     def factor(self, key):
         del key
@@ -44,6 +45,10 @@ class PreparedConstantNoise(PreparedField):
     drift_mean: Float[Array, "M D"]
     variances: Float[Array, " D"] | None
     is_time_dependent: bool = eqx.field(static=True)
+
+    @property
+    def n_normals(self):
+        return 0 if self.variances is None else len(self.variances)
 
     def at(self, X, t):
         a = self.basis.project(with_time(X, t, self.is_time_dependent))

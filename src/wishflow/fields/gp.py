@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..inducing import AbstractPosterior, InducingBasis, PreparedBasis, PreparedPosterior
-from .base import AbstractField, FieldValues, PreparedField, refuse_pathwise, safe_sqrt, with_time
+from .base import AbstractField, DrivenValues, PreparedField, refuse_pathwise, safe_sqrt, with_time
 
 
-class GPFieldValues(FieldValues):
+class GPFieldValues(DrivenValues):
     """Mean and variance of f at the rows."""
 
     drift: Float[Array, "N D"]
     variance: Float[Array, "N D"]
 
-    def increment(self, key, dt):
-        return safe_sqrt(self.variance) * jnp.sqrt(dt) * jax.random.normal(key, self.drift.shape, self.drift.dtype)
+    @property
+    def n_normals(self):
+        return self.drift.shape[-1]
+
+    def moved(self, normals, dt):
+        return safe_sqrt(self.variance) * jnp.sqrt(dt) * normals
 
     def factor(self, key):
         del key
@@ -38,6 +41,10 @@ class PreparedGPField(PreparedField):
     basis: PreparedBasis
     posterior: PreparedPosterior
     is_time_dependent: bool = eqx.field(static=True)
+
+    @property
+    def n_normals(self):
+        return self.posterior.mean.shape[1]
 
     def at(self, X, t):
         inputs = with_time(X, t, self.is_time_dependent)

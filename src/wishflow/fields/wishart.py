@@ -23,10 +23,10 @@ from ..inducing import (
     draw_pathwise,
 )
 from ..parameters import AbstractParameter, Positive
-from .base import AbstractField, FieldValues, PreparedField, safe_sqrt, with_time
+from .base import AbstractField, DrivenValues, PreparedField, safe_sqrt, with_time
 
 
-class WishartValues(FieldValues):
+class WishartValues(DrivenValues):
     """Moments of the entries of J at the rows; for shared columns the last axis of both has size one.
 
     With `tail_dof` κ the whole noise of a step is scaled by √((κ − 2)/χ²_κ), one draw for all its entries: Student-t
@@ -41,25 +41,30 @@ class WishartValues(FieldValues):
     dof: int = eqx.field(static=True)
     tail_dof: Scalar | None = None
 
-    def increment(self, key, dt):
-        """√dt (L J W + Λ^½ ε), scaled by √((κ − 2)/χ²_κ) where there is a κ. J is fresh, by the short cut: given W ~
-        N(0, I_ν) the entries (J W)_r are independent N(Σ_v m_rv W_v, Σ_v W_v² s²_rv), so ρ normals are drawn instead of
-        ρν; the law is the same."""
-        n, rank, _ = self.means.shape
-        if self.tail_dof is not None:
-            key, k_tails = jax.random.split(key)
-            chi_squared = 2.0 * jax.random.gamma(k_tails, 0.5 * self.tail_dof, (n, 1), self.drift.dtype)
-            dt = dt * (self.tail_dof - 2.0) / chi_squared
-        widths = (self.dof, rank, 0 if self.white_variances is None else self.drift.shape[1])
-        # One call for all the noise of a step: each call of the generator is a program part of its own to compile.
-        noise = jax.random.normal(key, (n, sum(widths)), self.drift.dtype)
-        W, epsilon, white = jnp.split(noise, (widths[0], widths[0] + widths[1]), axis=1)
+    @property
+    def n_normals(self):
+        return n_normals(*self.scale.shape, self.dof, self.white_variances is not None)
+
+    def moved(self, normals, dt):
+        """√dt (L J W + Λ^½ ε) with a fresh J, by the short cut: given W ~ N(0, I_ν) the entries (J W)_r are independent
+        N(Σ_v m_rv W_v, Σ_v W_v² s²_rv), so ρ normals are drawn instead of ρν; the law is the same."""
+        rank = self.scale.shape[1]
+        W, epsilon, white = jnp.split(normals, (self.dof, self.dof + rank), axis=1)
         mean = jnp.sum(self.means * W[:, None], -1)
         variance = jnp.sum(self.variances * W[:, None] ** 2, -1)
         moved = (mean + safe_sqrt(variance) * epsilon) @ self.scale.T
         if self.white_variances is not None:
             moved = moved + jnp.sqrt(self.white_variances) * white
         return jnp.sqrt(dt) * moved
+
+    def increment(self, key, dt):
+        """`moved`, scaled by √((κ − 2)/χ²_κ) where there is a κ."""
+        if self.tail_dof is not None:
+            key, k_tails = jax.random.split(key)
+            shape = (self.drift.shape[0], 1)
+            chi_squared = 2.0 * jax.random.gamma(k_tails, 0.5 * self.tail_dof, shape, self.drift.dtype)
+            dt = dt * (self.tail_dof - 2.0) / chi_squared
+        return super().increment(key, dt)
 
     def factor(self, key):
         """L J with J drawn entry by entry: the long way."""
@@ -81,6 +86,11 @@ class WishartValues(FieldValues):
         return jnp.einsum("dr,nrq,eq->nde", self.scale, inner, self.scale) + diagonal
 
 
+def n_normals(dim: int, rank: int, dof: int, has_white: bool) -> int:
+    """W, one normal for each row of J, and white noise where there is some."""
+    return dof + rank + (dim if has_white else 0)
+
+
 class PreparedWishart(PreparedField):
     """Factorised basis, drift and posterior of J: marginal sampling, the paper's way."""
 
@@ -91,6 +101,10 @@ class PreparedWishart(PreparedField):
     white: Float[Array, " D"] | None
     dof: int = eqx.field(static=True)
     is_time_dependent: bool = eqx.field(static=True)
+
+    @property
+    def n_normals(self):
+        return n_normals(*self.scale.shape, self.dof, self.white is not None)
 
     def at(self, X, t):
         inputs = with_time(X, t, self.is_time_dependent)
@@ -110,6 +124,10 @@ class DrawnWishart(PreparedField):
     white: Float[Array, " D"] | None
     dof: int = eqx.field(static=True)
     is_time_dependent: bool = eqx.field(static=True)
+
+    @property
+    def n_normals(self):
+        return n_normals(*self.scale.shape, self.dof, self.white is not None)
 
     def at(self, X, t):
         inputs = with_time(X, t, self.is_time_dependent)

@@ -24,6 +24,17 @@ class AbstractModel(eqx.Module):
     def carry(self, X: Float[Array, "N D"], key: PRNGKeyArray, dtype: jnp.dtype | None = None) -> Float[Array, "N D"]:
         """One sample of where the rows arrive; noise is independent between rows."""
 
+    def carry_samples(
+        self, X: Float[Array, "N D"], key: PRNGKeyArray, n_samples: int, dtype: jnp.dtype | None = None
+    ) -> Float[Array, "S*N D"]:
+        """`n_samples` samples of where the rows arrive, one after another.
+
+        Noise is independent between rows, so samples are rows too: under `vmap` XLA would lay out and copy every array
+        of a step anew.
+        """
+        first = jax.random.split(key, n_samples)[0]
+        return self.carry(jnp.tile(X, (n_samples, 1)), first, dtype)
+
     @property
     @abc.abstractmethod
     def is_stochastic(self) -> bool:

@@ -42,6 +42,13 @@ class FlowModel(AbstractModel):
         field = self._prepared(k_field, dtype)
         return simulate_final(k_path, field, X.astype(dtype), self.flow_time, self.n_steps).astype(X.dtype)
 
+    def carry_samples(self, X, key, n_samples, dtype=None):
+        if not self.is_pathwise or n_samples == 1:
+            return super().carry_samples(X, key, n_samples, dtype)
+        # Each sample is a draw of the field, shared by its rows.
+        keys = jax.random.split(key, n_samples)
+        return jax.vmap(lambda k: self.carry(X, k, dtype))(keys).reshape(-1, X.shape[-1])
+
     def paths(self, X, key):
         """The states after each step, (T, N, D), for figures."""
         k_field, k_path = jax.random.split(key)
