@@ -26,9 +26,15 @@ N_LANES = 4
 SMALLEST_CUT = 64
 
 
-def block_width(n_inducing: int) -> int:
-    """How many columns of a factor are multiplied at once: a fifth, rounded up to whole vector registers."""
-    return -(-n_inducing // (N_BLOCKS * N_LANES)) * N_LANES
+def block_width(n_inducing: int, n_outputs: int) -> int:
+    """How many columns of each factor are multiplied at once, a multiple of the lanes of a vector register.
+
+    A fifth of them; a half for one output, whose products would be too narrow.
+    """
+    if n_inducing < SMALLEST_CUT:
+        return n_inducing
+    n_blocks = 2 if n_outputs == 1 else N_BLOCKS
+    return -(-n_inducing // (n_blocks * N_LANES)) * N_LANES
 
 
 class InducingBasis(eqx.Module):
@@ -124,7 +130,7 @@ class WhitenedPosterior(AbstractPosterior):
         product costs 3/5 of the full one.
         """
         R, n_inducing = self.sqrt.value.astype(dtype), self.mean.shape[1]
-        starts = range(0, n_inducing, block_width(n_inducing)) if n_inducing >= SMALLEST_CUT else (0,)
+        starts = range(0, n_inducing, block_width(n_inducing, len(R)))
         blocks = []
         for start, stop in itertools.pairwise((*starts, n_inducing)):
             blocks.append(jnp.moveaxis(R[:, start:, start:stop], 0, 1))
