@@ -26,7 +26,7 @@ from wishflow.report import markdown_table
 
 ROOT = Path(__file__).parent.parent
 TUNED = {"diffwgp": "diffwgp5"}
-DOCUMENTS = ("README.md", "docs/results.md", "docs/tuning.md")
+DOCUMENTS = ("README.md", "docs/results.md", "docs/tuning.md", "docs/performance.md")
 BARS = {
     ("boston", "sgp"): -2.45,
     ("concrete", "sgp"): -3.18,
@@ -173,13 +173,67 @@ def _setting(name: str, value: object) -> str:
     return f"{name} {value if isinstance(value, str) or value is None else format(value, 'g')}"
 
 
+def speed_table() -> str:
+    """Steps of ours and of the peers, all works."""
+    return _speed_rows(json.loads((ROOT / "results" / "speed.json").read_text())["rows"])
+
+
+def _speed_rows(rows: list[dict]) -> str:
+    lines = [
+        "| work | | ms a step | × best peer | of the limit | compile, s | peak, MB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        if row["median_ms"] is None:
+            lines.append(f"| {row['work']} | {row['contender']} | {row['status']} | | | | |")
+            continue
+        cells = [
+            f"{row['median_ms']:.1f}",
+            "" if row["ratio"] is None else f"{row['ratio']:.2f}",
+            f"{row['limit_fraction']:.0%}",
+            f"{row['compile_s']:.1f}",
+            f"{row['peak_mb']:.0f}",
+        ]
+        lines.append(f"| {row['work']} | {row['contender']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def speed_change_table() -> str:
+    """Ours before and after, in the works that were measured both times, each beside the best peer of its run."""
+    files = [json.loads((ROOT / "results" / name).read_text())["rows"] for name in ("speed_before.json", "speed.json")]
+    before, after = ({r["work"]: r for r in rows if r["contender"] == "ours"} for rows in files)
+    lines = ["| work | before, ms (× best peer) | after, ms (× best peer) |", "|---|---|---|"]
+    for work in before:
+        cells = [f"{rows[work]['median_ms']:.1f} ({rows[work]['ratio']:.2f})" for rows in (before, after)]
+        lines.append(f"| {work} | {cells[0]} | {cells[1]} |")
+    return "\n".join(lines)
+
+
+def blocks_table() -> str:
+    """Milliseconds of a step by the width of the blocks of triangular factors."""
+    medians = json.loads((ROOT / "results" / "blocks.json").read_text())["median_ms"]
+    widths = list(next(iter(medians.values())))
+    lines = ["| work, ms a step | " + " | ".join(widths) + " |", "|---" * (len(widths) + 1) + "|"]
+    for work, found in medians.items():
+        lines.append(f"| {work} | " + " | ".join(f"{found[width]:.1f}" for width in widths) + " |")
+    return "\n".join(lines)
+
+
+def speed_sources() -> str:
+    """Where the numbers of the speed tables come from."""
+    names = ("speed.json", "speed_before.json", "blocks.json")
+    found = [json.loads((ROOT / "results" / name).read_text())["provenance"] for name in names]
+    return "\n".join(f"- {_source(p)}, {p['cpu_count']} cores" for p in found)
+
+
 def sources() -> str:
     """Commands, commits and machines of the result files."""
-    seen = {}
-    for result in uci_results().values():
-        p = result["provenance"]
-        seen[f"`{p['command']}`, commit {p['commit'][:12]}, {p['device']}, jax {p['versions']['jax']}"] = None
+    seen = dict.fromkeys(_source(result["provenance"]) for result in uci_results().values())
     return "\n".join(f"- {line}" for line in seen)
+
+
+def _source(p: dict) -> str:
+    return f"`{p['command']}`, commit {p['commit'][:12]}, {p['device']}, jax {p['versions']['jax']}"
 
 
 PARTS = {
@@ -191,6 +245,10 @@ PARTS = {
     "tuning_beijing": beijing_tuning_table,
     "recovery": recovery_table,
     "latent": latent_table,
+    "speed": speed_table,
+    "speed_change": speed_change_table,
+    "blocks": blocks_table,
+    "speed_sources": speed_sources,
 }
 
 
