@@ -175,7 +175,8 @@ def _setting(name: str, value: object) -> str:
 
 def speed_table() -> str:
     """Steps of ours and of the peers, all works."""
-    return _speed_rows(json.loads((ROOT / "results" / "speed.json").read_text())["rows"])
+    files = [json.loads((ROOT / "results" / name).read_text()) for name in ("speed.json", "speed_series.json")]
+    return _speed_rows([row for file in files for row in file["rows"]])
 
 
 def _speed_rows(rows: list[dict]) -> str:
@@ -221,7 +222,7 @@ def blocks_table() -> str:
 
 def speed_sources() -> str:
     """Where the numbers of the speed tables come from."""
-    names = ("speed.json", "speed_before.json", "blocks.json")
+    names = ("speed.json", "speed_series.json", "speed_before.json", "blocks.json")
     found = [json.loads((ROOT / "results" / name).read_text())["provenance"] for name in names]
     return "\n".join(f"- {_source(p)}, {p['cpu_count']} cores" for p in found)
 

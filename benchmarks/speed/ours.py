@@ -87,7 +87,7 @@ def _series_model(work: Work, form: str) -> DynamicsModel:
     return DynamicsModel(
         DynamicField(
             _basis(start.gp),
-            LinearDrift(jnp.asarray(start.linear), jnp.asarray(start.constant)),
+            LinearDrift.of(jnp.asarray(start.linear), jnp.asarray(start.constant)),
             GPDrift(jnp.asarray(start.drift_mean), Positive.of(start.amplitude)),
             noise,
             WhiteNoise(Positive.of(start.white), None, None),
