@@ -173,10 +173,15 @@ def _setting(name: str, value: object) -> str:
     return f"{name} {value if isinstance(value, str) or value is None else format(value, 'g')}"
 
 
+def _result(name: str) -> dict:
+    return json.loads((ROOT / "results" / name).read_text())
+
+
 def speed_table() -> str:
     """Steps of ours and of the peers, all works."""
-    files = [json.loads((ROOT / "results" / name).read_text()) for name in ("speed.json", "speed_series.json")]
-    return _speed_rows([row for file in files for row in file["rows"]])
+    first, series = (_result(name)["rows"] for name in ("speed.json", "speed_series.json"))
+    works = {row["work"] for row in first}  # a run of all works has the series too
+    return _speed_rows([*first, *(row for row in series if row["work"] not in works)])
 
 
 def _speed_rows(rows: list[dict]) -> str:
@@ -201,7 +206,7 @@ def _speed_rows(rows: list[dict]) -> str:
 
 def speed_change_table() -> str:
     """Ours before and after, in the works that were measured both times, each beside the best peer of its run."""
-    files = [json.loads((ROOT / "results" / name).read_text())["rows"] for name in ("speed_before.json", "speed.json")]
+    files = [_result(name)["rows"] for name in ("speed_before.json", "speed.json")]
     before, after = ({r["work"]: r for r in rows if r["contender"] == "ours"} for rows in files)
     lines = ["| work | before, ms (× best peer) | after, ms (× best peer) |", "|---|---|---|"]
     for work in before:
@@ -212,7 +217,7 @@ def speed_change_table() -> str:
 
 def blocks_table() -> str:
     """Milliseconds of a step by the width of the blocks of triangular factors."""
-    medians = json.loads((ROOT / "results" / "blocks.json").read_text())["median_ms"]
+    medians = _result("blocks.json")["median_ms"]
     widths = list(next(iter(medians.values())))
     lines = ["| work, ms a step | " + " | ".join(widths) + " |", "|---" * (len(widths) + 1) + "|"]
     for work, found in medians.items():
@@ -223,7 +228,7 @@ def blocks_table() -> str:
 def speed_sources() -> str:
     """Where the numbers of the speed tables come from."""
     names = ("speed.json", "speed_series.json", "speed_before.json", "blocks.json")
-    found = [json.loads((ROOT / "results" / name).read_text())["provenance"] for name in names]
+    found = [_result(name)["provenance"] for name in names]
     return "\n".join(f"- {_source(p)}, {p['cpu_count']} cores" for p in found)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from wishflow import specs
 from wishflow.experiments.beijing.jobs import Job, run
-from wishflow.experiments.beijing.models import POLLUTANTS, transform_by_kind
+from wishflow.experiments.beijing.models import MODELS, POLLUTANTS, transform_by_kind
 from wishflow.experiments.beijing.protocol import Parts, load_parts
 
 # A later one wins over an earlier one.
@@ -35,7 +35,7 @@ def made(job: dict[str, Any], parts: Parts) -> Job:
         job["model"],
         is_validation=True,
         n_draws=job.get("draws", 300),
-        n_members=job.get("members", 1),
+        n_members=job.get("members", MODELS[job["model"]].n_members),
         changes=tuple(changes.items()),
     )
 

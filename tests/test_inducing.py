@@ -133,12 +133,13 @@ def test_a_certain_posterior_passes_through_its_inducing_values():
     assert float(variance.min()) >= 0.0 and float(variance.max()) < 1e-8
 
 
-@pytest.mark.parametrize("n_inducing", [1, 5, 64, 70])
-def test_quadratic_forms_whatever_the_number_of_inducing_points(n_inducing):
+@pytest.mark.parametrize(("n_inducing", "n_outputs"), [(1, 2), (5, 2), (64, 2), (70, 2), (81, 1)])
+def test_quadratic_forms_whatever_the_number_of_inducing_points(n_inducing, n_outputs):
     """‖R_pᵀ a‖², however the factors are laid out, against the plain sum."""
     rng = np.random.default_rng(n_inducing)
-    R = np.tril(rng.normal(size=(2, n_inducing, n_inducing)), -1) + np.eye(n_inducing) * rng.uniform(0.5, 2.0)
-    q = WhitenedPosterior(jnp.asarray(rng.normal(size=(2, n_inducing))), LowerTriangular.of(jnp.asarray(R)))
+    below = np.tril(rng.normal(size=(n_outputs, n_inducing, n_inducing)), -1)
+    R = below + np.eye(n_inducing) * rng.uniform(0.5, 2.0)
+    q = WhitenedPosterior(jnp.asarray(rng.normal(size=(n_outputs, n_inducing))), LowerTriangular.of(jnp.asarray(R)))
     a = rng.normal(size=(3, n_inducing))
 
     @quick_jit

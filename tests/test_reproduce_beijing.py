@@ -256,6 +256,18 @@ def test_settings_are_json_and_tell_jobs_apart(parts):
     assert dataclasses.replace(job, n_draws=10).settings("traces", parts) == job.settings("traces", parts)
 
 
+def test_members_of_an_ensemble_take_turns_and_changes_win(parts):
+    """Members differ as the model says; the number is the model's own unless one is given."""
+    [job] = reproduce.asked_jobs(["ensemble"])
+    assert [options["kernel"] for options in job.members(parts)] == ["rbf", "matern32"] * 2
+    assert job.settings("scores", parts)["varied"] == [{"kernel": "rbf"}, {"kernel": "matern32"}]
+    changed = dataclasses.replace(job, changes=(("kernel", "linear"),))
+    assert {options["kernel"] for options in changed.members(parts)} == {"linear"}
+    [one] = reproduce.asked_jobs(["wishart"])
+    assert len(one.members(parts)) == 1 and "varied" not in one.settings("scores", parts)
+    assert reproduce.asked_jobs(["wishart"], n_members=3)[0].n_members == 3
+
+
 @pytest.mark.parametrize(("n_draws", "n_members", "missing"), [(3, 2, 0.0), (100, 1, 1.0), (100, 1, -0.1)])
 def test_impossible_settings_are_refused(n_draws, n_members, missing):
     with pytest.raises(OptionError, match="expected"):

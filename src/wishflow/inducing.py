@@ -27,9 +27,8 @@ SMALLEST_CUT = 64
 
 
 def block_width(n_inducing: int, n_outputs: int) -> int:
-    """How many columns of each factor are multiplied at once, a multiple of the lanes of a vector register.
-
-    A fifth of them; a half for one output, whose products would be too narrow.
+    """How many columns of each factor are multiplied at once: about a fifth, about a half for one output, whose
+    products would be too narrow; a multiple of `N_LANES`, the float32 lanes of a small vector register.
     """
     if n_inducing < SMALLEST_CUT:
         return n_inducing
@@ -127,7 +126,7 @@ class WhitenedPosterior(AbstractPosterior):
         """Factors of all outputs side by side: one matrix product instead of P.
 
         R is lower triangular, so its columns are cut into blocks without the zeros above them: with five blocks the
-        product costs 3/5 of the full one.
+        product costs 3/5 of the full one (with two, for one output, 3/4).
         """
         R, n_inducing = self.sqrt.value.astype(dtype), self.mean.shape[1]
         starts = range(0, n_inducing, block_width(n_inducing, len(R)))

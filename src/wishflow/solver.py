@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -36,7 +38,7 @@ def simulate_paths(
         return state, state.values
 
     def driven(state: PathState, normals: Float[Array, "N K"]):
-        here = field.at(state.values, state.time)
+        here: Any = field.at(state.values, state.time)  # `DrivenValues`, because the field has `n_normals`
         values = state.values + here.drift * dt + here.moved(normals, dt)
         return PathState(values, state.time + dt), values
 
@@ -53,7 +55,7 @@ def simulate_paths(
 def simulate_final(
     key: PRNGKeyArray, field: PreparedField, x0: Float[Array, "N D"], flow_time: float, n_steps: int
 ) -> Float[Array, "N D"]:
-    """States at `flow_time` alone (the path is not kept)."""
+    """States at `flow_time` alone (the path is not kept, its noise is)."""
     return simulate_paths(key, field, x0, flow_time, n_steps)[0]
 
 

@@ -13,7 +13,7 @@ from sklearn.preprocessing import FunctionTransformer
 import wishflow as wf
 from wishflow.errors import DataError, OptionError
 from wishflow.estimators.forecasting.running import autoregressive
-from wishflow.estimators.forecasting.times import TimeAxis
+from wishflow.estimators.forecasting.times import TimeAxis, noise_seed
 
 SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2}
 SLOW = pytest.mark.slow
@@ -79,6 +79,18 @@ def test_noise_does_not_repeat_from_one_end_to_the_next(fitted, y):
     assert np.isclose(first, second).mean() < 0.01
     assert np.abs(np.corrcoef(first[:, 0], second[:, 0])[0, 1]) < 0.2
     np.testing.assert_allclose(first.mean(0), second.mean(0), atol=5 * first.std() / 20)
+
+
+def test_series_of_a_panel_have_noise_of_their_own(y):
+    """Two series that are the same: the same law, other draws."""
+    found = wf.WishartForecaster(**SMALL).fit({"x": y, "z": y}).forecast(1, n_draws=50)
+    assert not np.isclose(found["x"].samples, found["z"].samples).any()
+
+
+def test_seeds_of_noise_do_not_depend_on_the_process():
+    assert noise_seed(0, None, pd.Timestamp("2016-01-01")) == 2303522943
+    seeds = {noise_seed(seed, key, end) for seed in (0, 1) for key in (None, "x") for end in (1, 2)}
+    assert len(seeds) == 8
 
 
 def test_frames_have_the_columns_of_sktime(fitted):

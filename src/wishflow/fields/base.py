@@ -41,7 +41,10 @@ class FieldValues(eqx.Module):
 
 
 class DrivenValues(FieldValues):
-    """Values whose noise is made of a fixed number of standard normals for each row."""
+    """Values whose noise is made of a fixed number of standard normals for each row.
+
+    Where `increment` needs more than those (Student-t noise), the prepared field must not name `n_normals`.
+    """
 
     @property
     @abc.abstractmethod

@@ -43,7 +43,7 @@ class WishartValues(DrivenValues):
 
     @property
     def n_normals(self):
-        return n_normals(*self.scale.shape, self.dof, self.white_variances is not None)
+        return normals_of(self.scale, self.dof, self.white_variances)
 
     def moved(self, normals, dt):
         """√dt (L J W + Λ^½ ε) with a fresh J, by the short cut: given W ~ N(0, I_ν) the entries (J W)_r are independent
@@ -86,9 +86,10 @@ class WishartValues(DrivenValues):
         return jnp.einsum("dr,nrq,eq->nde", self.scale, inner, self.scale) + diagonal
 
 
-def n_normals(dim: int, rank: int, dof: int, has_white: bool) -> int:
+def normals_of(scale: Float[Array, "D rho"], dof: int, white: Array | None) -> int:
     """W, one normal for each row of J, and white noise where there is some."""
-    return dof + rank + (dim if has_white else 0)
+    dim, rank = scale.shape
+    return dof + rank + (0 if white is None else dim)
 
 
 class PreparedWishart(PreparedField):
@@ -104,7 +105,7 @@ class PreparedWishart(PreparedField):
 
     @property
     def n_normals(self):
-        return n_normals(*self.scale.shape, self.dof, self.white is not None)
+        return normals_of(self.scale, self.dof, self.white)
 
     def at(self, X, t):
         inputs = with_time(X, t, self.is_time_dependent)
@@ -127,7 +128,7 @@ class DrawnWishart(PreparedField):
 
     @property
     def n_normals(self):
-        return n_normals(*self.scale.shape, self.dof, self.white is not None)
+        return normals_of(self.scale, self.dof, self.white)
 
     def at(self, X, t):
         inputs = with_time(X, t, self.is_time_dependent)

@@ -32,7 +32,7 @@ class AbstractModel(eqx.Module):
         Noise is independent between rows, so samples are rows too: under `vmap` XLA would lay out and copy every array
         of a step anew.
         """
-        first = jax.random.split(key, n_samples)[0]
+        first = jax.random.split(key, n_samples)[0]  # one sample is the same whatever the way it is asked for
         return self.carry(jnp.tile(X, (n_samples, 1)), first, dtype)
 
     @property

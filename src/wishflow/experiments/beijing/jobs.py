@@ -82,7 +82,7 @@ class Job:
     def members(self, parts: Parts) -> list[dict[str, Any]]:
         """The options of each member."""
         options, varied = self.options(parts), MODELS[self.model].varied or ({},)
-        return [{**options, **varied[i % len(varied)]} for i in range(self.n_members)]
+        return [{**options, **varied[i % len(varied)], **dict(self.changes)} for i in range(self.n_members)]
 
     def settings(self, cell: str, parts: Parts) -> dict[str, Any]:
         """What a result must have been made with, as JSON."""
@@ -102,7 +102,7 @@ class Job:
 
     def _extent(self, cell: str, parts: Parts) -> dict[str, Any]:
         extents: dict[str, dict[str, Any]] = {
-            "scores": {"n_windows": parts.n_windows, "n_draws": self.n_draws},
+            "scores": {"n_windows": parts.n_windows, "n_draws": self.n_draws, "noise": "of each origin"},
             "traces": {"n_paths": N_PATHS},
             "joint": {"pair": PAIR, "hours": HOURS, "n_draws": self.n_draws},
         }

@@ -18,7 +18,7 @@ from ...forecast import Forecast
 from ..rivals import RandomWalk, VectorAutoregression
 from .protocol import Parts
 
-# Chosen on October to December 2015 (docs/decisions.md), for all of ours alike.
+# Chosen on October to December 2015 (docs/decisions.md), for all of ours; the ensemble varies the kernel.
 BASE = {
     "kernel": "matern32",
     "lags": 6,
