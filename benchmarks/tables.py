@@ -99,17 +99,22 @@ def beijing_table() -> str:
 
 def recovery_table() -> str:
     """Median relative error of Σ̄ on known SDEs."""
-    sdes = json.loads((ROOT / "results" / "recovery.json").read_text())["sdes"]
-    ways = list(next(iter(sdes.values())))
-    lines = ["| SDE | " + " | ".join(ways) + " |", "|---" * (len(ways) + 1) + "|"]
-    for name, found in sdes.items():
-        lines.append(f"| {name} | " + " | ".join(f"{found[way]['median_error']:.1%}" for way in ways) + " |")
+    sdes = _result("recovery.json")["sdes"]
+    cells = {sde: {way: f"{part['median_error']:.1%}" for way, part in found.items()} for sde, found in sdes.items()}
+    return _grid("SDE", cells)
+
+
+def _grid(corner: str, rows: dict[str, dict[str, str]]) -> str:
+    """A table with the names of rows and columns; all rows have the same columns."""
+    columns = list(next(iter(rows.values())))
+    lines = [f"| {corner} | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    lines += [f"| {name} | " + " | ".join(cells[column] for column in columns) + " |" for name, cells in rows.items()]
     return "\n".join(lines)
 
 
 def latent_table() -> str:
     """The latent model beside others on a noisy view of a small state."""
-    models = json.loads((ROOT / "results" / "latent.json").read_text())["models"]
+    models = _result("latent.json")["models"]
     lines = [
         "| model | log density of a row | CRPS, 1 step | CRPS, 24 steps | seconds to fit |",
         "|---|---|---|---|---|",
@@ -179,9 +184,9 @@ def _result(name: str) -> dict:
 
 def speed_table() -> str:
     """Steps of ours and of the peers, all works."""
-    first, series = (_result(name)["rows"] for name in ("speed.json", "speed_series.json"))
-    works = {row["work"] for row in first}  # a run of all works has the series too
-    return _speed_rows([*first, *(row for row in series if row["work"] not in works)])
+    whole, series = (_result(name)["rows"] for name in ("speed.json", "speed_series.json"))
+    again = {row["work"] for row in series}
+    return _speed_rows([*(row for row in whole if row["work"] not in again), *series])
 
 
 def _speed_rows(rows: list[dict]) -> str:
@@ -218,11 +223,7 @@ def speed_change_table() -> str:
 def blocks_table() -> str:
     """Milliseconds of a step by the width of the blocks of triangular factors."""
     medians = _result("blocks.json")["median_ms"]
-    widths = list(next(iter(medians.values())))
-    lines = ["| work, ms a step | " + " | ".join(widths) + " |", "|---" * (len(widths) + 1) + "|"]
-    for work, found in medians.items():
-        lines.append(f"| {work} | " + " | ".join(f"{found[width]:.1f}" for width in widths) + " |")
-    return "\n".join(lines)
+    return _grid("work, ms a step", {w: {k: f"{ms:.1f}" for k, ms in found.items()} for w, found in medians.items()})
 
 
 def speed_sources() -> str:

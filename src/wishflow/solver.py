@@ -23,7 +23,11 @@ class PathState(eqx.Module):
 def euler_maruyama_step(key: PRNGKeyArray, state: PathState, field: PreparedField, dt: Scalar | float) -> PathState:
     """One step, with the field's own noise."""
     here = field.at(state.values, state.time)
-    return PathState(state.values + here.drift * dt + here.increment(key, dt), state.time + dt)
+    return _advanced(state, here.drift, here.increment(key, dt), dt)
+
+
+def _advanced(state: PathState, drift: Array, noise: Array, dt: Scalar | float) -> PathState:
+    return PathState(state.values + drift * dt + noise, state.time + dt)
 
 
 def simulate_paths(
@@ -39,8 +43,8 @@ def simulate_paths(
 
     def driven(state: PathState, normals: Float[Array, "N K"]):
         here: Any = field.at(state.values, state.time)  # `DrivenValues`, because the field has `n_normals`
-        values = state.values + here.drift * dt + here.moved(normals, dt)
-        return PathState(values, state.time + dt), values
+        state = _advanced(state, here.drift, here.moved(normals, dt), dt)
+        return state, state.values
 
     start = PathState(x0, jnp.zeros((), x0.dtype))
     if width is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -23,16 +24,18 @@ WHOLE_NUMBERS = ("n_steps", "max_iter", "batch_size", "n_train_samples")
 FARTHEST = 1e30
 
 
-class ModelEstimator(BaseEstimator):
+class ModelEstimator(BaseEstimator, abc.ABC):
     """Base of the regressors and the classifier; subclasses say what model they are and what y is."""
 
     # --- what a subclass fills in ---
 
+    @abc.abstractmethod
     def _prepare(self, X: Any, y: Any) -> Problem:
-        raise NotImplementedError
+        """Check X and y and say what is to be trained."""
 
+    @abc.abstractmethod
     def _model_spec(self, training: specs.TrainingSpec, likelihood: specs.LikelihoodSpec) -> Any:
-        raise NotImplementedError
+        """The model that the options describe."""
 
     # --- fitting ---
 
