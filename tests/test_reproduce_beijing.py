@@ -259,10 +259,17 @@ def test_settings_are_json_and_tell_jobs_apart(parts):
 def test_members_of_an_ensemble_take_turns_and_changes_win(parts):
     """Members differ as the model says; the number is the model's own unless one is given."""
     [job] = reproduce.asked_jobs(["ensemble"])
-    assert [options["kernel"] for options in job.members(parts)] == ["rbf", "matern32"] * 2
-    assert job.settings("scores", parts)["varied"] == [{"kernel": "rbf"}, {"kernel": "matern32"}]
-    changed = dataclasses.replace(job, changes=(("kernel", "linear"),))
-    assert {options["kernel"] for options in changed.members(parts)} == {"linear"}
+    named = [parts.train.columns[0], "Shunyi PM10", "Shunyi O3"]
+    parts = dataclasses.replace(parts, train=parts.train.set_axis(named, axis=1))
+    members, usual = job.members(parts), job.options(parts)["transform"]
+    assert [options["kernel"] for options in members] == ["matern12", "rbf", "rbf"] * 2
+    assert [options.get("columns") for options in members] == [None, "shared", None] * 2
+    assert [options["transform"] == usual for options in members] == [True, True, False] * 2
+    assert usual["Shunyi O3"] == "log1p" and members[2]["transform"] == {**usual, "Shunyi O3": "sqrt"}
+    varied = job.settings("scores", parts)["varied"]
+    assert json.loads(json.dumps(varied)) == varied and len(varied) == 3
+    changed = dataclasses.replace(job, changes=(("kernel", "linear"), ("transform", "log1p")))
+    assert {(options["kernel"], options["transform"]) for options in changed.members(parts)} == {("linear", "log1p")}
     [one] = reproduce.asked_jobs(["wishart"])
     assert len(one.members(parts)) == 1 and "varied" not in one.settings("scores", parts)
     assert reproduce.asked_jobs(["wishart"], n_members=3)[0].n_members == 3

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -80,9 +80,12 @@ class Job:
         return {"transform": transform, **(MODELS[self.model].options or {}), **dict(self.changes)}
 
     def members(self, parts: Parts) -> list[dict[str, Any]]:
-        """The options of each member."""
+        """The options of each member: those of the model, what is varied, and changes, which win."""
         options, varied = self.options(parts), MODELS[self.model].varied or ({},)
-        return [{**options, **varied[i % len(varied)], **dict(self.changes)} for i in range(self.n_members)]
+        return [
+            {**options, **_for_columns(varied[i % len(varied)], parts), **dict(self.changes)}
+            for i in range(self.n_members)
+        ]
 
     def settings(self, cell: str, parts: Parts) -> dict[str, Any]:
         """What a result must have been made with, as JSON."""
@@ -107,6 +110,12 @@ class Job:
             "joint": {"pair": PAIR, "hours": HOURS, "n_draws": self.n_draws},
         }
         return extents[cell]
+
+
+def _for_columns(varied: Mapping[str, Any], parts: Parts) -> dict[str, Any]:
+    """Varied options with transforms by kind turned into those of the columns of that kind, beside the usual ones."""
+    by_kind: dict[tuple[str, ...], str] = {(kind,): name for kind, name in varied.get("transform", {}).items()}
+    return {**varied, "transform": transform_by_kind({**TRANSFORMS, **by_kind}, parts.train.columns)}
 
 
 def label_of(name: str) -> str:
