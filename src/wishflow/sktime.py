@@ -77,6 +77,7 @@ class WishartForecaster(BaseForecaster):
         kernel="rbf",
         n_inducing=100,
         max_gap=24,
+        limits=None,
         preset="fast",
         max_iter=None,
         batch_size=None,
@@ -103,6 +104,7 @@ class WishartForecaster(BaseForecaster):
         self.kernel = kernel
         self.n_inducing = n_inducing
         self.max_gap = max_gap
+        self.limits = limits
         self.preset = preset
         self.max_iter = max_iter
         self.batch_size = batch_size

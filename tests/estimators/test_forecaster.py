@@ -158,6 +158,32 @@ def test_transforms_keep_their_range_and_carry_their_jacobian(y):
     np.testing.assert_allclose(model.log_prob(positive), plain.log_prob(logged) + jacobian, rtol=1e-8)
 
 
+def test_limits_keep_paths_near_what_was_seen(y, tmp_path):
+    """The share of the range counts on the scale of the model; paths that never reach a limit do not change."""
+    rows, kind = y.iloc[:150], {**SMALL, "transform": "asinh", "innovations": "student_t"}
+    with pytest.warns(UserWarning, match="no mean"):
+        models = {share: wf.WishartForecaster(**kind, limits=share).fit(rows) for share in (None, 0, 0.2, 1e9)}
+    draws = {share: np.arcsinh(model.forecast(40, n_draws=300).samples.values) for share, model in models.items()}
+    seen = np.arcsinh(rows.to_numpy())
+    low, high = seen.min(axis=0), seen.max(axis=0)
+    for share in (0, 0.2):
+        assert (draws[share] >= low - share * (high - low) - 1e-9).all()
+        assert (draws[share] <= high + share * (high - low) + 1e-9).all()
+        assert not (draws[None] <= high + share * (high - low)).all()
+    np.testing.assert_array_equal(draws[1e9], draws[None])
+    models[0].save(tmp_path / "model.wf")
+    again = wf.load(tmp_path / "model.wf").forecast(40, n_draws=300).samples.values
+    np.testing.assert_array_equal(np.arcsinh(again), draws[0])
+
+
+def test_limits_hold_rows_seen_after_training(y):
+    """A row outside of what was seen in training is no path's fault: limits reach that far."""
+    model = wf.WishartForecaster(**SMALL, limits=0).fit(y.iloc[:150])
+    high = y.iloc[:150].max() + 30.0
+    later = model.update(pd.DataFrame([high], index=HOURS[150:151])).forecast(1, n_draws=200).samples.values
+    assert (later <= high.to_numpy() + 1e-9).all() and (later.max(axis=(0, 1)) > high.to_numpy() - 10.0).all()
+
+
 def test_updating_is_fitting_without_training(fitted, y):
     """Conditioned on all rows the forecasts start there; the model has not changed."""
     import copy
@@ -333,6 +359,9 @@ def test_bad_horizons_are_named(fitted, fh, words):
         {"transform": "log2"},
         {"diffusion": "brown"},
         {"calendar": 1},
+        {"limits": -0.1},
+        {"limits": "data"},
+        {"limits": 0.0, "latent_dim": 1},
     ],
     ids=str,
 )

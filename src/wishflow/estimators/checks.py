@@ -56,6 +56,16 @@ def flow_time(value: Any) -> float:
     return float(value)
 
 
+def share_or_none(name: str, value: Any) -> float | None:
+    """A number of at least 0; None for no limit."""
+    if value is None:
+        return None
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not is_number or not 0.0 <= float(value) < np.inf:
+        raise OptionError(f"{name}={value!r} given; expected a number of at least 0, or None for no limit.")
+    return float(value)
+
+
 def flag(name: str, value: Any) -> bool:
     """True or False, and nothing that merely counts as one of them: bool("no") is True."""
     if not isinstance(value, bool | np.bool_):

@@ -135,8 +135,11 @@ def simulate(
     history: Float[Array, "N pD"],
     h: Float[Array, " T"],
     u: Float[Array, "T U"],
+    limits: Float[Array, "2 D"] | None = None,
 ) -> tuple[Float[Array, "N pD"], Float[Array, "T N pD"]]:
     """Paths over ticks that all rows share: the histories at the end, and the one *before* each tick.
+
+    With `limits`, lowest and highest values, a step ends at the limit that it would cross.
 
     The state after a tick is the first block of the history before the next one; the histories before are what the
     transition densities of a forecast need.
@@ -148,6 +151,8 @@ def simulate(
         X = layout.row(history, jnp.broadcast_to(u, (history.shape[0], len(u))))
         here = field.at(X)
         x = history[:, : layout.dim] + h * here.drift + here.increment(k, h)
+        if limits is not None:
+            x = jnp.clip(x, limits[0], limits[1])
         return layout.shift(history, x), history
 
     return jax.lax.scan(tick, history, (jax.random.split(key, len(h)), h, u))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
+from jaxtyping import Float
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -38,7 +39,9 @@ class WishartForecaster(BaseEstimator):
     and year. `transform`: a name ("log1p", "log", "sqrt", "asinh"), a transformer, or a dict of them by column.
     `latent_dim`: the series is seen through a readout of a state of that size (or a `specs.Latent`); None: it is the
     state itself. `objective`: "transition" scores each row given those before it (a latent state by particles),
-    "rollout" free simulations from the first row of a window (from its first rows, encoded), as in the paper.
+    "rollout" free simulations from the first row of a window (from its first rows, encoded), as in the paper. `limits`
+    keeps simulated paths near what was seen: 0 within the range of each series in training, 0.1 a tenth of that range
+    beyond it; None lets them go anywhere.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class WishartForecaster(BaseEstimator):
         kernel="rbf",
         n_inducing=100,
         max_gap=24,
+        limits=None,
         preset="fast",
         max_iter=None,
         batch_size=None,
@@ -84,6 +88,7 @@ class WishartForecaster(BaseEstimator):
         self.kernel = kernel
         self.n_inducing = n_inducing
         self.max_gap = max_gap
+        self.limits = limits
         self.preset = preset
         self.max_iter = max_iter
         self.batch_size = batch_size
@@ -120,6 +125,7 @@ class WishartForecaster(BaseEstimator):
         tails = self.units_.tails(panel, covariates)
         self.fh_ = fh
         series = [self.units_.series(tail) for tail in tails.values()]
+        self.limits_ = self._limits(series)
         n_rows = sum(len(s) for s in series)
         self.training_ = chosen_training(self, presets.SERIES_PRESETS, n_rows, len(panel.columns))
         problem = self._problem(series)
@@ -147,6 +153,20 @@ class WishartForecaster(BaseEstimator):
             latent=_latent(self.latent_dim),
         )
 
+    def _limits(self, series: list[Series]) -> Float[np.ndarray, "2 P"] | None:
+        """The lowest and highest values of a path, in the units of the model."""
+        share = checks.share_or_none("limits", self.limits)
+        if share is None:
+            return None
+        if self.spec_.latent is not None:
+            raise OptionError(
+                f"limits={self.limits!r} given with latent_dim={self.latent_dim!r}; expected one of the two alone: "
+                "limits are of the series themselves, and a latent state has none."
+            )
+        values = np.concatenate([s.values for s in series])
+        low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
+        return np.stack([low - share * (high - low), high + share * (high - low)])
+
     def _problem(self, series: list[Series], model: Any = None) -> SeriesProblem:
         spec = self.spec_
         ticks = self._all_ticks(series)
@@ -170,7 +190,7 @@ class WishartForecaster(BaseEstimator):
         return [part for s in series for part in to_ticks(s, spec.step, spec.lags, spec.max_gap)]
 
     def _runner(self) -> AbstractRunner:
-        return runner_of(self.model_, self.spec_.lags)
+        return runner_of(self.model_, self.spec_.lags, self.limits_)
 
     # --- forecasting ---
 

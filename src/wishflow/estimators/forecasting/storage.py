@@ -104,6 +104,8 @@ def _arrays(forecaster: WishartForecaster) -> dict[str, np.ndarray]:
     for i, tail in enumerate(forecaster.tails_.values()):
         parts = {"index": _index_numbers(tail.index), "values": tail.values, "covariates": tail.covariates}
         arrays |= {f"tail.{i}.{name}": value for name, value in parts.items()}
+    if forecaster.limits_ is not None:
+        arrays["limits"] = forecaster.limits_
     numbers = forecaster.history_.drop(columns="phase")
     return arrays | {f"history.{name}": numbers[name].to_numpy() for name in numbers}
 
@@ -126,6 +128,7 @@ def rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) ->
         )
         for i, (key, index) in enumerate(zip(header["keys"], header["indices"], strict=True))
     }
+    forecaster.limits_ = arrays.get("limits")
     forecaster.model_ = _model(forecaster, header, arrays)
     history = {"phase": header["history_phases"], **_part(arrays, "history.")}
     forecaster.history_ = pd.DataFrame({name: history[name] for name in header["history_columns"]})

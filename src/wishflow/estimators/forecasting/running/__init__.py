@@ -2,11 +2,15 @@
 
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float
+
 from ....models import LatentModel
 from .autoregressive import AutoRegressiveRunner
 from .base import AbstractRunner as AbstractRunner
 from .latent import LatentRunner
 
 
-def runner_of(model: Any, lags: int) -> AbstractRunner:
-    return LatentRunner(model) if isinstance(model, LatentModel) else AutoRegressiveRunner(model, lags)
+def runner_of(model: Any, lags: int, limits: Float[np.ndarray, "2 P"] | None = None) -> AbstractRunner:
+    """`limits` are the lowest and highest values of simulated paths; a latent state has none."""
+    return LatentRunner(model) if isinstance(model, LatentModel) else AutoRegressiveRunner(model, lags, limits)

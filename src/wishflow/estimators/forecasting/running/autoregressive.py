@@ -32,8 +32,8 @@ def _run_filter(model: DynamicsModel, start, is_known, h, u, y, is_seen, key, n_
 
 
 @compiled
-def _run_paths(model: DynamicsModel, history, h, u, key):
-    end, before = simulate(key, model.field.prepare(), history, h, u)
+def _run_paths(model: DynamicsModel, history, h, u, key, limits):
+    end, before = simulate(key, model.field.prepare(), history, h, u, limits)
     return end, before
 
 
@@ -136,11 +136,16 @@ def draw_histories(
     return mean + rng.normal(size=(n_draws, len(mean))) @ root.T
 
 
+def _with_start(limits: Float[np.ndarray, "2 D"], start: Float[np.ndarray, " D"]) -> Float[np.ndarray, "2 D"]:
+    """Limits that hold where paths start: rows seen after training may lie outside of those of training."""
+    return np.stack([np.minimum(limits[0], start), np.maximum(limits[1], start)])
+
+
 class AutoRegressiveRunner(AbstractRunner):
     """Filters with Gaussian beliefs; what a draw knows before a step is its history."""
 
-    def __init__(self, model: Any, lags: int) -> None:
-        self.model, self.lags = model, lags
+    def __init__(self, model: Any, lags: int, limits: Float[np.ndarray, "2 P"] | None) -> None:
+        self.model, self.lags, self.limits = model, lags, limits
 
     def paths(self, ticks, h, u, n_draws, seed):
         mean, covariance = last_belief(self.model, ticks, self.lags)
@@ -148,8 +153,9 @@ class AutoRegressiveRunner(AbstractRunner):
         n, dim = len(h), self.model.layout.dim
         h, u = padded_ticks(TICKS_CLASS, h, u)
         with computing():
-            key = jax.random.key(seed)
-            end, before = _run_paths(self.model, *(jnp.asarray(x) for x in (histories, h, u)), key)
+            arrays = (jnp.asarray(x) for x in (histories, h, u))
+            limits = None if self.limits is None else jnp.asarray(_with_start(self.limits, mean[:dim]))
+            end, before = _run_paths(self.model, *arrays, jax.random.key(seed), limits)
             before, end = np.asarray(before), np.asarray(end)
         after = np.concatenate([before[1:], end[None]])[:n, :, :dim]
         return np.swapaxes(after, 0, 1), np.swapaxes(before[:n], 0, 1)
