@@ -255,3 +255,38 @@ def test_a_pathwise_draw_is_one_function(key):
     together, alone, reversed_rows = evaluate(X)
     np.testing.assert_allclose(alone, together[2:3], rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(reversed_rows[::-1], together, rtol=1e-10, atol=1e-12)
+
+
+# --- derivatives for training --------------------------------------------------------------------
+
+
+def for_training(gp, X):
+    return gp.projected_marginals(X)[1:]
+
+
+def plainly(gp, X):
+    return gp.conditioned().marginals(X)
+
+
+@quick_jit
+def values_and_derivatives(gp, X, weights):
+    """A function of all marginals, and its derivatives by the GP and by the rows, in both forms."""
+
+    def total(both, form):
+        mean, variance = form(*both)
+        return jnp.sum(weights[0] * mean + weights[1] * jnp.log(variance) + mean**2 * variance)
+
+    return [eqx.filter_value_and_grad(total)((gp, X), form) for form in (for_training, plainly)]
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.parametrize("seed", range(3))
+def test_marginals_for_training_have_the_plain_values_and_derivatives(seed, n_outputs):
+    """The derivatives written by hand for one output, against those of the plain form."""
+    gp, X = make_gp(seed, n_outputs=n_outputs), points(seed, 17)
+    weights = jax.random.normal(jax.random.key(seed), (2, 17, n_outputs))
+    found, expected = values_and_derivatives(gp, X, weights)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10 * float(jnp.abs(b).max()))
+    both = quick_jit(lambda gp, X: (gp.projected_marginals(X)[0], gp.basis.prepare().project(X)))(gp, X)
+    np.testing.assert_allclose(*both, rtol=1e-12, atol=1e-14)

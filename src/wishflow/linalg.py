@@ -42,11 +42,16 @@ def inverse_lower(L: Float[Array, "M M"]) -> Float[Array, "M M"]:
     return solve_triangular(L, jnp.eye(L.shape[-1], dtype=L.dtype), lower=True)
 
 
+def lower_half(matrix: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """Φ: the lower triangle and half of the diagonal."""
+    return jnp.tril(matrix, -1) + 0.5 * jnp.diag(jnp.diagonal(matrix))
+
+
 @jax.custom_jvp
 def whitener(matrix: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """W = L⁻¹ for the Cholesky factor L of a matrix K, so that W K Wᵀ = I.
 
-    dW = −Φ(W dK Wᵀ) W, Φ keeping the lower triangle and half of the diagonal: three matrix products, where the
+    dW = −Φ(W dK Wᵀ) W with Φ = `lower_half`: three matrix products, where the
     derivatives of the factor and of its inverse, one after the other, solve five triangular systems.
     """
     return inverse_lower(cholesky(matrix))
@@ -55,8 +60,7 @@ def whitener(matrix: Float[Array, "M M"]) -> Float[Array, "M M"]:
 @whitener.defjvp
 def _whitener_jvp(primals, tangents):
     W = whitener(*primals)
-    inner = W @ tangents[0] @ W.T
-    return W, -(jnp.tril(inner, -1) + 0.5 * jnp.diag(jnp.diagonal(inner))) @ W
+    return W, -lower_half(W @ tangents[0] @ W.T) @ W
 
 
 def inverse_square_root(precision: Float[Array, "M M"]) -> Float[Array, "M M"]:

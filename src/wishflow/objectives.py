@@ -59,9 +59,7 @@ def negative_bound(
     k_path, k_fit = jax.random.split(key)
     samples = n_samples if model.is_stochastic else 1
     arrived = model.carry_samples(batch.X, k_path, samples, dtype)
-    gp = model.output.conditioned()
-    a = gp.basis.project(arrived)
-    mean, variance = gp.marginals_at(arrived, a)
+    a, mean, variance = model.output.projected_marginals(arrived)
     y = jnp.tile(batch.y, (samples, 1))
     log_density = model.likelihood.expected_log_density(y, mean, variance, key=k_fit)
     by_row, shares = _over_paths(log_density.reshape(samples, -1), average)
@@ -98,7 +96,7 @@ def _sites(model, y, a, mean, variance, weights, key) -> Sites:
     """λ and targets from the derivatives of the expected log density: d/dmean = E ∂ log p, d/dvariance = ½ E ∂² log
     p.
     """
-    a, mean, variance, weights = jax.lax.stop_gradient((a, mean, variance, weights))
+    mean, variance, weights = jax.lax.stop_gradient((mean, variance, weights))
     likelihood = jax.lax.stop_gradient(model.likelihood)
 
     def total(m, v):
