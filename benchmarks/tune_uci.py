@@ -26,6 +26,7 @@ from wishflow import presets, specs
 from wishflow.datasets import load_uci
 from wishflow.experiments.provenance import provenance
 from wishflow.experiments.uci.suite import MODELS as SUITE_MODELS
+from wishflow.experiments.uci.suite import N_PATHS
 from wishflow.experiments.uci.training import run_splits, split_rows
 
 RULE = presets.fast_preset
@@ -33,8 +34,8 @@ MODELS = {
     **{name: model.make for name, model in SUITE_MODELS.items()},
     "diffwgp": wf.FlowRegressor,
 }
-# Whether the mixture of predictions has enough paths: scored a second time with this many times as many.
-MORE_PATHS = 10
+# Whether a mixture has enough paths: scored with the default of the estimator, and with as many as the suite has.
+PATHS = {"log_density": 100, "log_density_of_more_paths": N_PATHS}
 PARTS = ("bound", "noise", "kl_drift", "kl_diffusion", "kl_output")
 
 
@@ -44,12 +45,18 @@ def brief_scores(models: Sequence[Any], data: Sequence[tuple[np.ndarray, np.ndar
     for model, (X, y) in zip(models, data, strict=True):
         tail = model.history_.iloc[-50:]
         parts = {name: float(tail[name].mean()) for name in PARTS if name in tail}
-        row = {"log_density": float(model.log_prob(X, y).mean())}
-        if hasattr(model, "n_predict_samples"):
-            model.n_predict_samples *= MORE_PATHS
-            row["log_density_of_more_paths"] = float(model.log_prob(X, y).mean())
-        rows.append({**row, **parts})
+        rows.append({**log_densities(model, X, y), **parts})
     return rows
+
+
+def log_densities(model: Any, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """The log density for few and for many paths, where a model has paths."""
+    if not hasattr(model, "n_predict_samples"):
+        return {"log_density": float(model.log_prob(X, y).mean())}
+    found = {}
+    for name, model.n_predict_samples in PATHS.items():
+        found[name] = float(model.log_prob(X, y).mean())
+    return found
 
 
 def run_job(job: dict[str, Any]) -> dict[str, Any]:
