@@ -86,8 +86,20 @@ def pair_table(draws: dict[str, np.ndarray], y: np.ndarray) -> tuple[np.ndarray,
 
 
 def mixture_energy(to_data: np.ndarray, between: np.ndarray, members: tuple[int, ...]) -> np.ndarray:
+    """The energy score of an equal mixture by band, from the table of pairs."""
     chosen = list(members)
     return to_data[chosen].mean(0) - 0.5 * between[np.ix_(chosen, chosen)].mean((0, 1))
+
+
+def best_mixtures(to_data: np.ndarray, between: np.ndarray, size: int) -> list[tuple[tuple[int, ...], np.ndarray]]:
+    """All mixtures of `size` models and their energy scores, the best first.
+
+    Bands count alike: each relative to its mean over single models.
+    """
+    usual = np.mean([mixture_energy(to_data, between, (i,)) for i in range(len(to_data))], axis=0)
+    chosen = itertools.combinations(range(len(to_data)), size)
+    found = [(members, mixture_energy(to_data, between, members)) for members in chosen]
+    return sorted(found, key=lambda pair: float((pair[1] / usual).mean()))
 
 
 def score_all(jobs: dict[str, dict], folder: Path, output: Path) -> None:
@@ -100,13 +112,7 @@ def score_all(jobs: dict[str, dict], folder: Path, output: Path) -> None:
     for name, energy in alone.items():
         print(f"{name:24s}", energy.round(4), flush=True)
     for size in range(2, MOST_MEMBERS + 1):
-        found = [
-            (mixture_energy(to_data, between, members), members)
-            for members in itertools.combinations(range(len(names)), size)
-        ]
-        # Bands count alike: each relative to the mean over single models.
-        usual = np.mean(list(alone.values()), axis=0)
-        for energy, members in sorted(found, key=lambda pair: float((pair[0] / usual).mean()))[:N_SHOWN]:
+        for members, energy in best_mixtures(to_data, between, size)[:N_SHOWN]:
             print(energy.round(4), ", ".join(names[i] for i in members), flush=True)
     write_json_atomic(
         output,

@@ -17,6 +17,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from wishflow import specs
 from wishflow.experiments.beijing import results as beijing
 from wishflow.experiments.beijing.tables import score_table
@@ -24,7 +26,10 @@ from wishflow.experiments.uci.results import read_results
 from wishflow.experiments.uci.suite import DATA, MODELS
 from wishflow.report import markdown_table
 
+from .mixtures import best_mixtures, mixture_energy
+
 ROOT = Path(__file__).parent.parent
+N_MIXTURES = 3
 TUNED = {"diffwgp": "diffwgp5"}
 DOCUMENTS = ("README.md", "docs/results.md", "docs/tuning.md", "docs/performance.md")
 BARS = {
@@ -157,6 +162,21 @@ def beijing_tuning_table() -> str:
     return "\n".join(lines)
 
 
+def mixtures_table() -> str:
+    """Energy scores on October to December 2015 of single models, and of the best mixtures of two, three and four."""
+    lines = ["| file | members | energy score |", "|---|---|---|"]
+    for path in sorted((ROOT / "results" / "tuning").glob("mixtures-*.json")):
+        found = json.loads(path.read_text())
+        names, table = list(found["jobs"]), (np.array(found["to_data"]), np.array(found["between"]))
+        singles = [((i,), mixture_energy(*table, (i,))) for i in range(len(names))]
+        mixed = [pair for size in (2, 3, 4) for pair in best_mixtures(*table, size)[:N_MIXTURES]]
+        for members, energy in singles + mixed:
+            who = " + ".join(f"`{names[i]}`" for i in members)
+            who += f": {_changes(found['jobs'][names[members[0]]])}" if len(members) == 1 else ""
+            lines.append(f"| {path.stem} | {who} | " + " / ".join(f"{value:.3f}" for value in energy) + " |")
+    return "\n".join(lines)
+
+
 def _tried(kind: str) -> Iterator[tuple[str, dict, dict]]:
     """File, job and result of every line of a search, in the order of the files' numbers."""
     paths = (ROOT / "results" / "tuning").glob(f"{kind}-*.jsonl")
@@ -250,6 +270,7 @@ PARTS = {
     "tuning": tuning_table,
     "beijing": beijing_table,
     "tuning_beijing": beijing_tuning_table,
+    "mixtures": mixtures_table,
     "recovery": recovery_table,
     "latent": latent_table,
     "speed": speed_table,
