@@ -43,6 +43,9 @@ BARS = {
     ("concrete", "diffwgp5"): -3.03,
     ("boston", "diffwgp5"): -2.47,
 }
+NOT_MEASURED = "Not measured yet."
+GROWTH_FIGURE = "figures/growth.svg"  # beside the page that shows it; drawn by `python -m benchmarks.growth`
+GROWTH_PAIR = ("independent columns", "independent columns, rematerialised")
 
 
 def uci_results() -> dict[tuple[str, str], dict]:
@@ -85,7 +88,7 @@ def waiting_table() -> str:
     """Seconds a person waits with the defaults."""
     path = ROOT / "results" / "waiting.json"
     if not path.exists():
-        return "Not measured yet."
+        return NOT_MEASURED
     result = json.loads(path.read_text())
     lines = ["| estimator | fit, seconds (limit) | 200 rows, seconds (limit) |", "|---|---|---|"]
     for name, limit in result["limits"].items():
@@ -99,7 +102,7 @@ def beijing_table() -> str:
     """Rolling forecasts over 2016, with the rows of the models that have a result."""
     results = beijing.read_results(ROOT / "results" / "beijing")
     has_scores = any(cell == "scores" for cell, _ in results)
-    return markdown_table(score_table(results, is_whole=False)) if has_scores else "Not measured yet."
+    return markdown_table(score_table(results, is_whole=False)) if has_scores else NOT_MEASURED
 
 
 def recovery_table() -> str:
@@ -246,9 +249,57 @@ def blocks_table() -> str:
     return _grid("work, ms a step", {w: {k: f"{ms:.1f}" for k, ms in found.items()} for w, found in medians.items()})
 
 
+def growth_table() -> str:
+    """Exponents of the step time by each size: over all values and over the upper ones; then those of the counted
+    arithmetic over the upper ones.
+    """
+    result = _growth()
+    if result is None:
+        return NOT_MEASURED
+    found = {name: parts for name, parts in result["configurations"].items() if "n_data" in parts}
+    rows = {}
+    for field, label in result["labels"].items():
+        values = next(iter(found.values()))[field]["values"]
+        cells = {name: _exponents(parts[field]) for name, parts in found.items()}
+        rows[label] = {"from, to": f"{values[0]}, {values[-1]}", **cells}
+    return _grid("size", rows) + f"\n\n![Step time and peak memory by each size]({GROWTH_FIGURE})"
+
+
+def _growth() -> dict | None:
+    return _result("growth.json") if (ROOT / "results" / "growth.json").exists() else None
+
+
+def _exponents(part: dict) -> str:
+    found = part["exponent"]
+    return f"{found['whole']:z.2f}, {found['upper']:z.2f} ({part['arithmetic_exponent']['upper']:z.2f})"
+
+
+def growth_memory_table() -> str:
+    """Peak memory of a step with its loop stored and rematerialised, and what the second costs in time."""
+    result = _growth()
+    if result is None:
+        return NOT_MEASURED
+    stored, again = (result["configurations"][name] for name in GROWTH_PAIR)
+    rows = {}
+    for field in again:
+        pair = (stored[field], again[field])
+        cells = {name: _megabytes(part) for name, part in zip(("stored, MB", "rematerialised, MB"), pair, strict=True)}
+        ratio = again[field]["median_ms"][-1] / stored[field]["median_ms"][-1]
+        values = stored[field]["values"]
+        label = f"{result['labels'][field]}, {values[0]} to {values[-1]}"
+        rows[label] = {**cells, "time at the end": f"× {ratio:.2f}"}
+    return _grid("size", rows)
+
+
+def _megabytes(part: dict) -> str:
+    first, last = (part["bytes"][i] / 2**20 for i in (0, -1))
+    return f"{first:.0f} to {last:.0f} ({part['bytes_exponent']['upper']:z.2f})"
+
+
 def speed_sources() -> str:
     """Where the numbers of the speed tables come from."""
-    names = ("speed.json", "speed_series.json", "speed_before.json", "blocks.json")
+    names = ["speed.json", "speed_series.json", "speed_before.json", "blocks.json"]
+    names += [] if _growth() is None else ["growth.json"]
     found = [_result(name)["provenance"] for name in names]
     return "\n".join(f"- {_source(p)}, {p['cpu_count']} cores" for p in found)
 
@@ -276,6 +327,8 @@ PARTS = {
     "speed": speed_table,
     "speed_change": speed_change_table,
     "blocks": blocks_table,
+    "growth": growth_table,
+    "growth_memory": growth_memory_table,
     "speed_sources": speed_sources,
 }
 

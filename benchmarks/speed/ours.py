@@ -45,6 +45,7 @@ from .works import FLOW_TIME, LEARNING_RATE, Work
 
 PACKAGES = ("wishflow", "jax", "jaxlib", "equinox", "optax", "numpy")
 VALUE_KEY = 7
+ADAM = optax.adam(LEARNING_RATE)
 
 # --- models --------------------------------------------------------------------------------------
 
@@ -221,13 +222,16 @@ def _prepare_forecast(work: Work, model: DynamicsModel, starts: list[Any]) -> Pr
     return Prepared(steps, value)
 
 
-def _prepare_steps(work: Work, model: Any, data: list[Any]) -> Prepared:
-    """Adam on one flat vector of all parameters but the jitters."""
+def training_step(work: Work, model: Any) -> tuple[Callable, Callable, Any]:
+    """Adam on one flat vector of all parameters but the jitters: the step, the objective, the vector at the start.
+
+    step(vector, optimiser, batch, key) -> (vector, optimiser, key, loss), to be compiled at its first call or before.
+    """
     mask = jax.tree.map(lambda leaf: True, model)
     mask = eqx.tree_at(lambda m: [b.jitter for b in m.bases()], mask, replace_fn=lambda _: False)
     parameters, fixed = eqx.partition(model, mask)
     vector, unravel = ravel_pytree(parameters)
-    adam, loss = optax.adam(LEARNING_RATE), loss_of(work)
+    loss = loss_of(work)
 
     def objective(vector, batch, key):
         return loss(eqx.combine(unravel(vector), fixed), batch, key)
@@ -236,10 +240,15 @@ def _prepare_steps(work: Work, model: Any, data: list[Any]) -> Prepared:
     def step(vector, state, batch, key):
         key, k_step = jax.random.split(key)
         value, gradient = jax.value_and_grad(objective)(vector, batch, k_step)
-        updates, state = adam.update(gradient, state)
+        updates, state = ADAM.update(gradient, state)
         return vector + updates, state, key, value
 
-    carried = [jnp.copy(vector), adam.init(vector), jax.random.key(0)]
+    return step, objective, vector
+
+
+def runner(step: Callable, vector: Any, data: list[Any], name: str) -> Callable[[int], None]:
+    """run(n): n steps from where the last call ended, on the batches in turn."""
+    carried = [jnp.copy(vector), ADAM.init(vector), jax.random.key(0)]
     turns = itertools.cycle(data)
 
     def steps(n: int) -> None:
@@ -247,13 +256,19 @@ def _prepare_steps(work: Work, model: Any, data: list[Any]) -> Prepared:
             for _ in range(n):
                 *carried[:], loss_value = step(carried[0], carried[1], next(turns), carried[2])
             if not np.isfinite(float(loss_value)):
-                raise FloatingPointError(f"the bound of {work.name} is {loss_value} after some steps.")
+                raise FloatingPointError(f"the bound of {name} is {loss_value} after some steps.")
+
+    return steps
+
+
+def _prepare_steps(work: Work, model: Any, data: list[Any]) -> Prepared:
+    step, objective, vector = training_step(work, model)
 
     def value() -> float:
         with computing():
             return float(jax.jit(objective)(vector, data[0], jax.random.key(VALUE_KEY)))
 
-    return Prepared(steps, value)
+    return Prepared(runner(step, vector, data, work.name), value)
 
 
 def _keys():

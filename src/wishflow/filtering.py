@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, Scalar
 
 from .fields.dynamic import Layout, PreparedDynamics
 from .linalg import elliptical_log_density, log_det, small_whitener
+from .solver import scan_steps
 
 
 class Belief(eqx.Module):
@@ -129,4 +130,4 @@ def run(
         return belief, (belief.mean, score(predicted, y, seen))
 
     keys = jax.random.split(key, h.shape[0])
-    return jax.lax.scan(tick, belief, (keys, h, u, y, is_seen))
+    return scan_steps(tick, belief, (keys, h, u, y, is_seen))

@@ -15,6 +15,7 @@ from .linalg import cholesky, each, inverse_square_root, low_rank_log_density, s
 from .models import AbstractModel, DynamicsModel, LatentModel, SparseGPModel
 from .models.latent import PreparedReadout
 from .parameters import LowerTriangular
+from .solver import scan_steps
 
 
 class Batch(eqx.Module):
@@ -276,7 +277,7 @@ def negative_rollout_bound(
 
         h, u, y, seen = _by_tick(windows)
         inputs = (jax.random.split(key, len(h)), h, _covariates_there(h, u), y, seen, windows.is_scored.T)
-        return jnp.sum(jax.lax.scan(tick, (windows.start, at(windows.start, u[0])), inputs)[1], 0)
+        return jnp.sum(scan_steps(tick, (windows.start, at(windows.start, u[0])), inputs, n_samples)[1], 0)
 
     by_window, _ = _over_paths(jax.vmap(path)(jax.random.split(key, n_samples)), average)
     fit = windows.n_data / jnp.sum(windows.weights) * jnp.sum(windows.weights * by_window)
@@ -305,7 +306,7 @@ def negative_filter_bound(
     prepared = particles.PreparedLatent.of(model)
 
     def one(key, h, u, y, is_seen):
-        return jnp.sum(particles.run(key, prepared, h, u, y, is_seen, n_samples)[1][1])
+        return jnp.sum(particles.run(key, prepared, h, u, y, is_seen, n_samples, len(windows.h))[1][1])
 
     keys = jax.random.split(key, windows.h.shape[0])
     by_window = jax.vmap(one)(keys, windows.h, windows.u, windows.y, windows.is_seen)
@@ -354,7 +355,7 @@ def negative_encoder_bound(
 
         h, u, y, seen = _by_tick(windows)
         inputs = (jax.random.split(k_path, len(h)), h, u, y, seen, _covariates_there(h, u))
-        _, by_tick = jax.lax.scan(tick, start, inputs)
+        _, by_tick = scan_steps(tick, start, inputs, n_samples)
         log_ratio = jnp.sum(0.5 * epsilon**2 - 0.5 * start**2 + jnp.log(sd), -1)
         return jnp.sum(by_tick, 0), log_ratio
 

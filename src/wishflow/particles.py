@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Scalar
 from .fields.dynamic import PreparedDynamics
 from .linalg import dense_log_density, log_det, low_rank_log_density, small_whitener
 from .models.latent import LatentModel, PreparedReadout
+from .solver import scan_steps
 
 
 class PreparedLatent(eqx.Module):
@@ -126,10 +127,12 @@ def run(
     y: Float[Array, "T P"],
     is_seen: Bool[Array, "T P"],
     n_particles: int,
+    n_copies: int = 1,
 ) -> tuple[Float[Array, "S D"], tuple[Float[Array, "T D"], Float[Array, " T"]]]:
     """Particles after all ticks of a series; their mean after each, and the log density of what was seen there.
 
-    The first tick is where the series begins; its length is not used. Ticks of no length move nothing.
+    The first tick is where the series begins; its length is not used. Ticks of no length move nothing. `n_copies` is
+    the number of series where this runs under `vmap` (`solver.scan_steps`).
     """
     dim = model.field.layout.dim
     keys = jax.random.split(key, len(h))
@@ -143,7 +146,7 @@ def run(
         x = jnp.where(h > 0, moved, x)
         return x, (jnp.mean(x, 0), score)
 
-    last, (means, scores) = jax.lax.scan(tick, first, (keys[1:], h[1:], u[1:], y[1:], is_seen[1:]))
+    last, (means, scores) = scan_steps(tick, first, (keys[1:], h[1:], u[1:], y[1:], is_seen[1:]), n_copies)
     means = jnp.concatenate([jnp.mean(first, 0)[None], means])
     return last, (means, jnp.concatenate([first_score[None], scores]))
 

@@ -1,16 +1,63 @@
-"""Euler–Maruyama: x' = x + μ(x, t) Δ + √Δ σ(x, t) W, in one `lax.scan`."""
+"""Euler–Maruyama: x' = x + μ(x, t) Δ + √Δ σ(x, t) W, in one `lax.scan`.
+
+The derivative of a loop needs what its steps computed: that is stored, or, where it would be too much, computed again
+from the state before each step (rematerialised).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
 from .fields import PreparedField
 from .fields.given import GivenField
+
+# Storing saves a forward pass, so it is done as long as an ordinary computer has room for it.
+STORED_LIMIT = 2 * 2**30
+
+Step = Callable[[Any, Any], tuple[Any, Any]]
+
+# --- loops ---------------------------------------------------------------------------------------
+
+
+def scan_steps(step: Step, start: PyTree, inputs: PyTree, n_copies: int = 1) -> tuple[Any, Any]:
+    """`lax.scan`, rematerialised where its derivative would store too much (`is_rematerialised`).
+
+    `n_copies` is how many of these loops run side by side where the call is inside a `vmap`, which hides their number.
+    """
+    n_steps = jax.tree.leaves(inputs)[0].shape[0]
+    if is_rematerialised(n_copies * n_steps * stored_bytes(step, start, inputs)):
+        step = jax.checkpoint(step, prevent_cse=False)  # a loop keeps the two computations apart by itself
+    return jax.lax.scan(step, start, inputs)
+
+
+def is_rematerialised(n_bytes: int, limit: int = STORED_LIMIT) -> bool:
+    """Whether a loop that would store `n_bytes` for its derivative stores the states between its steps alone."""
+    return n_bytes > limit
+
+
+def stored_bytes(step: Step, start: PyTree, inputs: PyTree) -> int:
+    """What the derivative of one step keeps of it: the bytes of the residuals of its VJP, by their shapes alone.
+
+    `inputs` are those of all steps. They are data and noise, which have no derivative; what the step closes over (the
+    field) has one.
+    """
+    first = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), inputs)
+    open_step, closed_over = jax.closure_convert(step, start, first)
+
+    def residuals(start, first, closed_over):
+        return jax.vjp(lambda state, arrays: open_step(state, first, *arrays), start, closed_over)[1]
+
+    kept = jax.tree.leaves(jax.eval_shape(residuals, start, first, closed_over))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in kept)
+
+
+# --- paths ---------------------------------------------------------------------------------------
 
 
 class PathState(eqx.Module):
@@ -31,9 +78,17 @@ def _advanced(state: PathState, drift: Array, noise: Array, dt: Scalar | float) 
 
 
 def simulate_paths(
-    key: PRNGKeyArray, field: PreparedField, x0: Float[Array, "N D"], flow_time: float, n_steps: int
+    key: PRNGKeyArray,
+    field: PreparedField,
+    x0: Float[Array, "N D"],
+    flow_time: float,
+    n_steps: int,
+    n_copies: int = 1,
 ) -> tuple[Float[Array, "N D"], Float[Array, "T N D"]]:
-    """States at `flow_time`, and the states after each of `n_steps` equal steps. Flow time 0 is the identity."""
+    """States at `flow_time`, and the states after each of `n_steps` equal steps. Flow time 0 is the identity.
+
+    `n_copies` as in `scan_steps`.
+    """
     dt = jnp.asarray(flow_time / n_steps, x0.dtype)
     keys, width = jax.random.split(key, n_steps), field.n_normals
 
@@ -48,19 +103,24 @@ def simulate_paths(
 
     start = PathState(x0, jnp.zeros((), x0.dtype))
     if width is None:
-        end, path = jax.lax.scan(drawing, start, keys)
+        end, path = scan_steps(drawing, start, keys, n_copies)
     else:
         # The same numbers, drawn at once: the generator then uses all cores.
         normals = jax.vmap(lambda k: jax.random.normal(k, (len(x0), width), x0.dtype))(keys)
-        end, path = jax.lax.scan(driven, start, normals)
+        end, path = scan_steps(driven, start, normals, n_copies)
     return end.values, path
 
 
 def simulate_final(
-    key: PRNGKeyArray, field: PreparedField, x0: Float[Array, "N D"], flow_time: float, n_steps: int
+    key: PRNGKeyArray,
+    field: PreparedField,
+    x0: Float[Array, "N D"],
+    flow_time: float,
+    n_steps: int,
+    n_copies: int = 1,
 ) -> Float[Array, "N D"]:
     """States at `flow_time` alone (the path is not kept, its noise is)."""
-    return simulate_paths(key, field, x0, flow_time, n_steps)[0]
+    return simulate_paths(key, field, x0, flow_time, n_steps, n_copies)[0]
 
 
 def simulate_driven(

@@ -37,17 +37,21 @@ class FlowModel(AbstractModel):
         return self.field.draw(key, dtype) if self.is_pathwise else self.field.prepare(dtype)
 
     def carry(self, X, key, dtype=None):
+        return self._carried(X, key, dtype, n_copies=1)
+
+    def _carried(self, X, key, dtype, n_copies: int):
+        """`carry` as one of `n_copies` calls under `vmap`."""
         dtype = X.dtype if dtype is None else dtype
         k_field, k_path = jax.random.split(key)
         field = self._prepared(k_field, dtype)
-        return simulate_final(k_path, field, X.astype(dtype), self.flow_time, self.n_steps).astype(X.dtype)
+        return simulate_final(k_path, field, X.astype(dtype), self.flow_time, self.n_steps, n_copies).astype(X.dtype)
 
     def carry_samples(self, X, key, n_samples, dtype=None):
         if not self.is_pathwise or n_samples == 1:
             return super().carry_samples(X, key, n_samples, dtype)
         # Each sample is a draw of the field, shared by its rows.
         keys = jax.random.split(key, n_samples)
-        return jax.vmap(lambda k: self.carry(X, k, dtype))(keys).reshape(-1, X.shape[-1])
+        return jax.vmap(lambda k: self._carried(X, k, dtype, n_samples))(keys).reshape(-1, X.shape[-1])
 
     def paths(self, X, key):
         """The states after each step, (T, N, D), for figures."""

@@ -1,0 +1,105 @@
+"""Loops store what their derivative needs, or compute it again: the same gradients, chosen by size."""
+
+from unittest import mock
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from factories import make_batch, make_flow, quick_jit, series_problem
+
+from wishflow import solver, specs
+from wishflow.objectives import negative_bound, negative_filter_bound, negative_rollout_bound, negative_transition_bound
+from wishflow.solver import STORED_LIMIT, is_rematerialised, scan_steps, stored_bytes
+
+
+def sine(x, _):
+    """A step whose derivative keeps cos x, eight bytes for each number."""
+    return jnp.sin(x), None
+
+
+def has_remat(program) -> bool:
+    """Whether a program in JAX's own words computes something again; the word for it depends on the version."""
+    return any(word in str(program) for word in ("remat", "checkpoint"))
+
+
+def shape(*sizes) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(sizes, jnp.float64)
+
+
+def test_the_rule_switches_at_the_limit():
+    assert STORED_LIMIT == 2**31
+    assert not is_rematerialised(STORED_LIMIT) and is_rematerialised(STORED_LIMIT + 1)
+
+
+def test_stored_bytes_of_steps_that_are_counted_by_hand():
+    assert stored_bytes(sine, shape(50, 3), shape(10)) == 8 * 50 * 3
+    found = []
+
+    def value(W):
+        found.append(stored_bytes(lambda x, _: (jnp.sin(x @ W), None), shape(50, 3), shape(10)))
+        return jnp.sum(W)
+
+    jax.grad(value)(jnp.ones((3, 3)))
+    assert found == [8 * (50 * 3 + 50 * 3 + 3 * 3)]  # cos(xW), x for the derivative by W, W for that by x
+
+
+@pytest.mark.parametrize(
+    "n_steps, n_copies, expected", [(256, 1, False), (257, 1, True), (64, 4, False), (65, 4, True)]
+)
+def test_a_loop_is_rematerialised_where_it_would_store_more_than_the_limit(n_steps, n_copies, expected):
+    """2²⁰ numbers of eight bytes in each step: 256 steps are the limit. By shapes alone; nothing is computed."""
+
+    def gradient(x, inputs):
+        return jax.grad(lambda x: jnp.sum(scan_steps(sine, x, inputs, n_copies)[0]))(x)
+
+    assert has_remat(jax.make_jaxpr(gradient)(shape(2**20), shape(n_steps))) == expected
+
+
+def flow_loss(diffusion, sampling="marginal"):
+    model, batch = make_flow(diffusion, sampling=sampling), make_batch()
+    return model, lambda model, key: negative_bound(model, batch, key, n_samples=2)[0]
+
+
+def series_loss(bound, **options):
+    model, batch = series_problem(**options)
+    return model, lambda model, key: bound(model, batch, key, n_samples=2)[0]
+
+
+LOSSES = {
+    "flow": lambda: flow_loss("wishart-independent"),
+    "flow, one draw of J for a path": lambda: flow_loss("wishart-shared", "pathwise"),
+    "rollout": lambda: series_loss(negative_rollout_bound, objective="rollout"),
+    "transition": lambda: series_loss(negative_transition_bound),
+    "particle filter": lambda: series_loss(negative_filter_bound, latent=specs.Latent(2)),
+}
+QUICK = ("flow", "rollout")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in LOSSES])
+def test_gradients_do_not_depend_on_what_is_stored(name, key):
+    model, loss = LOSSES[name]()
+    found = []
+    for choice in (False, True):
+        with mock.patch.object(solver, "is_rematerialised", lambda n_bytes, choice=choice: choice):
+            traced = quick_jit(lambda m, k: jax.value_and_grad(loss)(m, k)).trace(model, key)
+        assert has_remat(traced.jaxpr) == choice
+        found.append(traced.lower().compile()(model, key))
+    (stored, stored_gradient), (again, again_gradient) = found
+    assert float(stored) == pytest.approx(float(again), rel=1e-12)
+    for a, b in zip(jax.tree.leaves(stored_gradient), jax.tree.leaves(again_gradient), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+
+
+def test_the_estimate_is_near_what_the_compiled_program_needs(key):
+    """Temporary memory with rows enough that the loop is most of it, against the estimate."""
+    model, batch = make_flow("wishart-independent", n_steps=20), make_batch(n=2000)
+    found = []
+
+    def spy(*args):
+        found.append(stored_bytes(*args))
+        return found[-1]
+
+    with mock.patch.object(solver, "stored_bytes", spy):
+        program = quick_jit(jax.grad(lambda m, k: negative_bound(m, batch, k)[0])).lower(model, key).compile()
+    assert program.memory_analysis().temp_size_in_bytes == pytest.approx(20 * found[-1], rel=0.25)
