@@ -22,7 +22,10 @@ from wishflow.experiments.beijing import results as beijing
 from wishflow.experiments.beijing.tables import score_table
 from wishflow.experiments.uci.results import read_results
 from wishflow.experiments.uci.suite import DATA, MODELS
+from wishflow.files import read_json
 from wishflow.report import markdown_table
+
+from .gpu import table as gpu
 
 ROOT = Path(__file__).parent.parent
 TUNED = {"diffwgp": "diffwgp5"}
@@ -226,6 +229,13 @@ def blocks_table() -> str:
     return _grid("work, ms a step", {w: {k: f"{ms:.1f}" for k, ms in found.items()} for w, found in medians.items()})
 
 
+def gpu_tables() -> str:
+    """The accelerator's ceilings and steps, and where they come from."""
+    result = read_json(ROOT / "results" / "gpu.json")
+    source = "" if result is None else f"\n\nSource: {_source(result['provenance'])}."
+    return gpu.tables(result) + source
+
+
 def speed_sources() -> str:
     """Where the numbers of the speed tables come from."""
     names = ("speed.json", "speed_series.json", "speed_before.json", "blocks.json")
@@ -256,6 +266,7 @@ PARTS = {
     "speed_change": speed_change_table,
     "blocks": blocks_table,
     "speed_sources": speed_sources,
+    "gpu": gpu_tables,
 }
 
 

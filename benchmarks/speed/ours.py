@@ -5,6 +5,7 @@ python -m benchmarks.speed.ours full      # a worker; or "structured", "diagonal
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import sys
@@ -221,7 +222,21 @@ def _prepare_forecast(work: Work, model: DynamicsModel, starts: list[Any]) -> Pr
     return Prepared(steps, value)
 
 
-def _prepare_steps(work: Work, model: Any, data: list[Any]) -> Prepared:
+@dataclasses.dataclass(frozen=True)
+class AdamStep:
+    """A training step as a pure function, and where it starts.
+
+    `take(vector, state, batch, key)` gives the next vector, state and key and the value of `objective(vector, batch,
+    key)` before the step.
+    """
+
+    take: Callable
+    objective: Callable
+    vector: Any
+    state: Any
+
+
+def adam_step(work: Work, model: Any) -> AdamStep:
     """Adam on one flat vector of all parameters but the jitters."""
     mask = jax.tree.map(lambda leaf: True, model)
     mask = eqx.tree_at(lambda m: [b.jitter for b in m.bases()], mask, replace_fn=lambda _: False)
@@ -232,14 +247,20 @@ def _prepare_steps(work: Work, model: Any, data: list[Any]) -> Prepared:
     def objective(vector, batch, key):
         return loss(eqx.combine(unravel(vector), fixed), batch, key)
 
-    @functools.partial(jax.jit, donate_argnums=(0, 1), compiler_options=compiler_options())
-    def step(vector, state, batch, key):
+    def take(vector, state, batch, key):
         key, k_step = jax.random.split(key)
         value, gradient = jax.value_and_grad(objective)(vector, batch, k_step)
         updates, state = adam.update(gradient, state)
         return vector + updates, state, key, value
 
-    carried = [jnp.copy(vector), adam.init(vector), jax.random.key(0)]
+    return AdamStep(take, objective, vector, adam.init(vector))
+
+
+def _prepare_steps(work: Work, model: Any, data: list[Any]) -> Prepared:
+    """Steps one at a time, each a call of the compiled program."""
+    start = adam_step(work, model)
+    step = jax.jit(start.take, donate_argnums=(0, 1), compiler_options=compiler_options())
+    carried = [jnp.copy(start.vector), start.state, jax.random.key(0)]
     turns = itertools.cycle(data)
 
     def steps(n: int) -> None:
@@ -251,7 +272,7 @@ def _prepare_steps(work: Work, model: Any, data: list[Any]) -> Prepared:
 
     def value() -> float:
         with computing():
-            return float(jax.jit(objective)(vector, data[0], jax.random.key(VALUE_KEY)))
+            return float(jax.jit(start.objective)(start.vector, data[0], jax.random.key(VALUE_KEY)))
 
     return Prepared(steps, value)
 
