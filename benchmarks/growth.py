@@ -129,10 +129,10 @@ def prepared(configuration: Configuration, work: Work) -> Point:
     """The step of the speed benchmark, compiled with the choice of the configuration."""
     choice = configuration.is_rematerialised
     with computing(), mock.patch.object(solver, "is_rematerialised", lambda n_bytes: choice):
-        step, _, vector = ours.training_step(work, ours.build(work, "full"))
+        step, start = ours.training_step(work, ours.build(work, "full"))
         data = ours.batches(work)
-        program = step.lower(vector, ours.ADAM.init(vector), data[0], jax.random.key(0)).compile()
-    run = ours.runner(program, vector, data, work.name)
+        program = step.lower(start.vector, start.state, data[0], jax.random.key(0)).compile()
+        run = ours.runner(program, start, data, work.name)
     return Point(lambda n: 1e3 * seconds(run, n) / n, peak_bytes(program.memory_analysis()))
 
 

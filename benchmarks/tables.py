@@ -24,8 +24,10 @@ from wishflow.experiments.beijing import results as beijing
 from wishflow.experiments.beijing.tables import score_table
 from wishflow.experiments.uci.results import read_results
 from wishflow.experiments.uci.suite import DATA, MODELS
+from wishflow.files import read_json
 from wishflow.report import markdown_table
 
+from .gpu import table as gpu
 from .mixtures import best_mixtures, mixture_energy
 
 ROOT = Path(__file__).parent.parent
@@ -296,6 +298,13 @@ def _megabytes(part: dict) -> str:
     return f"{first:.0f} to {last:.0f} ({part['bytes_exponent']['upper']:z.2f})"
 
 
+def gpu_tables() -> str:
+    """The accelerator's ceilings and steps, and where they come from."""
+    result = read_json(ROOT / "results" / "gpu.json")
+    source = "" if result is None else f"\n\nSource: {_source(result['provenance'])}."
+    return gpu.tables(result) + source
+
+
 def speed_sources() -> str:
     """Where the numbers of the speed tables come from."""
     names = ["speed.json", "speed_series.json", "speed_before.json", "blocks.json"]
@@ -330,6 +339,7 @@ PARTS = {
     "growth": growth_table,
     "growth_memory": growth_memory_table,
     "speed_sources": speed_sources,
+    "gpu": gpu_tables,
 }
 
 

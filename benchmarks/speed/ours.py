@@ -5,6 +5,7 @@ python -m benchmarks.speed.ours full      # a worker; or "structured", "diagonal
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import sys
@@ -222,11 +223,22 @@ def _prepare_forecast(work: Work, model: DynamicsModel, starts: list[Any]) -> Pr
     return Prepared(steps, value)
 
 
-def training_step(work: Work, model: Any) -> tuple[Callable, Callable, Any]:
-    """Adam on one flat vector of all parameters but the jitters: the step, the objective, the vector at the start.
+@dataclasses.dataclass(frozen=True)
+class AdamStep:
+    """A training step as a pure function, and where it starts.
 
-    step(vector, optimiser, batch, key) -> (vector, optimiser, key, loss), to be compiled at its first call or before.
+    `take(vector, state, batch, key)` gives the next vector, state and key and the value of `objective(vector, batch,
+    key)` before the step.
     """
+
+    take: Callable
+    objective: Callable
+    vector: Any
+    state: Any
+
+
+def adam_step(work: Work, model: Any) -> AdamStep:
+    """Adam on one flat vector of all parameters but the jitters."""
     mask = jax.tree.map(lambda leaf: True, model)
     mask = eqx.tree_at(lambda m: [b.jitter for b in m.bases()], mask, replace_fn=lambda _: False)
     parameters, fixed = eqx.partition(model, mask)
@@ -236,19 +248,25 @@ def training_step(work: Work, model: Any) -> tuple[Callable, Callable, Any]:
     def objective(vector, batch, key):
         return loss(eqx.combine(unravel(vector), fixed), batch, key)
 
-    @functools.partial(jax.jit, donate_argnums=(0, 1), compiler_options=compiler_options())
-    def step(vector, state, batch, key):
+    def take(vector, state, batch, key):
         key, k_step = jax.random.split(key)
         value, gradient = jax.value_and_grad(objective)(vector, batch, k_step)
         updates, state = ADAM.update(gradient, state)
         return vector + updates, state, key, value
 
-    return step, objective, vector
+    return AdamStep(take, objective, vector, ADAM.init(vector))
 
 
-def runner(step: Callable, vector: Any, data: list[Any], name: str) -> Callable[[int], None]:
+def training_step(work: Work, model: Any) -> tuple[Callable, AdamStep]:
+    """The step, to be compiled at its first call or before, and where it starts."""
+    start = adam_step(work, model)
+    return jax.jit(start.take, donate_argnums=(0, 1), compiler_options=compiler_options()), start
+
+
+def runner(step: Callable, start: AdamStep, data: list[Any], name: str) -> Callable[[int], None]:
     """run(n): n steps from where the last call ended, on the batches in turn."""
-    carried = [jnp.copy(vector), ADAM.init(vector), jax.random.key(0)]
+    # Copies: a step takes over the arrays that it is given.
+    carried = [*jax.tree.map(jnp.copy, (start.vector, start.state)), jax.random.key(0)]
     turns = itertools.cycle(data)
 
     def steps(n: int) -> None:
@@ -262,13 +280,13 @@ def runner(step: Callable, vector: Any, data: list[Any], name: str) -> Callable[
 
 
 def _prepare_steps(work: Work, model: Any, data: list[Any]) -> Prepared:
-    step, objective, vector = training_step(work, model)
+    step, start = training_step(work, model)
 
     def value() -> float:
         with computing():
-            return float(jax.jit(objective)(vector, data[0], jax.random.key(VALUE_KEY)))
+            return float(jax.jit(start.objective)(start.vector, data[0], jax.random.key(VALUE_KEY)))
 
-    return Prepared(runner(step, vector, data, work.name), value)
+    return Prepared(runner(step, start, data, work.name), value)
 
 
 def _keys():

@@ -1,0 +1,1 @@
+"""Speed on an accelerator, beside what the machine can do at best: `python -m benchmarks.gpu`."""
