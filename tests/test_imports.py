@@ -24,6 +24,7 @@ LAYERS = (
     "presets",
     "diffusions",
     "linalg",
+    "noise",
     "parameters",
     "kernels",
     "inducing",

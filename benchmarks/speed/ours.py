@@ -28,6 +28,7 @@ from wishflow.kernels import RBFKernel
 from wishflow.likelihoods import GaussianLikelihood
 from wishflow.models import DynamicsModel, FlowModel, SparseGPModel
 from wishflow.models.dynamics import simulate
+from wishflow.noise import standard_normals
 from wishflow.objectives import (
     Batch,
     SeriesBatch,
@@ -169,15 +170,15 @@ def noise_of(work: Work) -> list[np.ndarray]:
     if work.kind == "flow":
         carry = jax.random.split(jax.random.split(key)[0], 1)[0]
         keys = jax.random.split(jax.random.split(carry)[1], work.n_steps)
-        drawn = [jax.random.normal(k, (work.rows, wide), dtype) for k in keys]
+        drawn = [standard_normals(k, (work.rows, wide), dtype) for k in keys]
     elif work.kind == "rollout":
         drawn = _rollout_noise(work, key, dtype, wide)
     elif work.kind == "transition":
         k = jax.random.split(jax.random.split(key)[0], 1)[0]
-        drawn = [jax.random.normal(k, (work.rows, work.rank, work.dof), dtype)]
+        drawn = [standard_normals(k, (work.rows, work.rank, work.dof), dtype)]
     elif work.kind == "forecast":
         keys = jax.random.split(key, work.n_steps)
-        drawn = [jax.random.normal(k, (work.rows, wide + work.dim), dtype) for k in keys]
+        drawn = [standard_normals(k, (work.rows, wide + work.dim), dtype) for k in keys]
     else:
         drawn = []
     return [np.asarray(array) for array in drawn]
@@ -188,9 +189,9 @@ def _rollout_noise(work: Work, key: Any, dtype: Any, wide: int) -> list[Any]:
     drawn = []
     for t in range(work.n_steps):
         pairs = [jax.random.split(keys[t]) for keys in by_path]
-        drawn.append(jnp.concatenate([jax.random.normal(p[0], (work.rows, wide + work.dim), dtype) for p in pairs]))
+        drawn.append(jnp.concatenate([standard_normals(p[0], (work.rows, wide + work.dim), dtype) for p in pairs]))
         shape = (work.rows, work.rank, work.dof)
-        drawn.append(jnp.concatenate([jax.random.normal(p[1], shape, dtype) for p in pairs]))
+        drawn.append(jnp.concatenate([standard_normals(p[1], shape, dtype) for p in pairs]))
     return drawn
 
 

@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
 from .fields import PreparedField
 from .fields.given import GivenField
+from .noise import standard_normals
 
 # Storing saves a forward pass, so it is done as long as an ordinary computer has room for it.
 STORED_LIMIT = 2 * 2**30
@@ -106,7 +107,7 @@ def simulate_paths(
         end, path = scan_steps(drawing, start, keys, n_copies)
     else:
         # The same numbers, drawn at once: the generator then uses all cores.
-        normals = jax.vmap(lambda k: jax.random.normal(k, (len(x0), width), x0.dtype))(keys)
+        normals = jax.vmap(lambda k: standard_normals(k, (len(x0), width), x0.dtype))(keys)
         end, path = scan_steps(driven, start, normals, n_copies)
     return end.values, path
 

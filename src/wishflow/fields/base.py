@@ -5,11 +5,11 @@ from __future__ import annotations
 import abc
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from ..errors import OptionError
+from ..noise import standard_normals
 
 
 class FieldValues(eqx.Module):
@@ -58,7 +58,7 @@ class DrivenValues(FieldValues):
     def increment(self, key, dt):
         # One call for all the noise of a step: each call of the generator is a program part of its own to compile.
         shape = (self.drift.shape[0], self.n_normals)
-        return self.moved(jax.random.normal(key, shape, self.drift.dtype), dt)
+        return self.moved(standard_normals(key, shape, self.drift.dtype), dt)
 
 
 class PreparedField(eqx.Module):

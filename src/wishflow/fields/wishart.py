@@ -22,6 +22,7 @@ from ..inducing import (
     PreparedPosterior,
     draw_pathwise,
 )
+from ..noise import standard_normals
 from ..parameters import AbstractParameter, Positive
 from .base import AbstractField, DrivenValues, PreparedField, safe_sqrt, with_time
 
@@ -69,7 +70,7 @@ class WishartValues(DrivenValues):
     def factor(self, key):
         """L J with J drawn entry by entry: the long way."""
         n, rank, _ = self.means.shape
-        epsilon = jax.random.normal(key, (n, rank, self.dof), self.drift.dtype)
+        epsilon = standard_normals(key, (n, rank, self.dof), self.drift.dtype)
         return jnp.einsum("dr,nrv->ndv", self.scale, self.means + safe_sqrt(self.variances) * epsilon)
 
     @property

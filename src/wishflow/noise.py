@@ -1,0 +1,61 @@
+"""Standard normals for paths, drawn faster than by JAX's own generator."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, Int32, PRNGKeyArray, UInt32
+
+# erf⁻¹ in single precision: polynomials in w − 5/2 below w = 5 and in √w − 3 above it, w = −log(1 − u²) (M. Giles,
+# "Approximating the erfinv function", GPU Computing Gems 2, 2012), the highest power first.
+CENTRAL = (
+    *(2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087),
+    *(-0.00125372503, -0.00417768164, 0.246640727, 1.50140941),
+)
+TAIL = (
+    *(-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773),
+    *(-0.0076224613, 0.00943887047, 1.00167406, 2.83297682),
+)
+SPLIT = 5.0
+WHOLE, UNIT = 2**24, 2.0**-24
+
+
+def standard_normals(key: PRNGKeyArray, shape: tuple[int, ...], dtype: DTypeLike) -> Float[Array, "*shape"]:
+    """Independent N(0, 1), reproducible by the key; float32 in about a third of the time of `jax.random.normal`.
+
+    A call of the counter-based generator gives 64 bits, of which JAX uses 32 for a number of 32 bits; here both halves
+    are used. They become a uniform number and, by the inverse of the normal distribution function, a normal one.
+    """
+    has_wide_integers = jax.dtypes.canonicalize_dtype(np.uint64) == np.uint64
+    if jnp.dtype(dtype) != jnp.float32 or not has_wide_integers:
+        return jax.random.normal(key, shape, dtype)
+    n = math.prod(shape)
+    pairs = jax.random.bits(key, (-(-n // 2),), jnp.uint64)
+    bits = jax.lax.bitcast_convert_type(pairs, jnp.uint32).reshape(-1)[:n].reshape(shape)
+    return normal_quantile(odd_number(bits))
+
+
+def odd_number(bits: UInt32[Array, "*shape"]) -> Int32[Array, "*shape"]:
+    """One of the 2²⁴ odd numbers in (−2²⁴, 2²⁴), all as likely: times 2⁻²⁴ never 0 or ±1, and as often u as −u."""
+    return (jax.lax.bitcast_convert_type(bits, jnp.int32) >> 8) * 2 + 1
+
+
+def normal_quantile(odd: Int32[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """√2 erf⁻¹(u) for u = odd · 2⁻²⁴ in float32, to a few units in the last place.
+
+    1 − u² = (1 − u)(1 + u) has no cancellation, so a plain logarithm does where `jax.lax.erf_inv` takes the slow
+    log(1 + x). Both factors are made of whole numbers: of floating ones the compiler may put the constants together,
+    and lose the last bit that keeps them above zero.
+    """
+    u, above, below = (x.astype(jnp.float32) * np.float32(UNIT) for x in (odd, WHOLE - odd, WHOLE + odd))
+    w = -jnp.log(above * below)
+    is_central = w < SPLIT
+    v = jnp.where(is_central, w - 2.5, jnp.sqrt(w) - 3.0)
+    value = jnp.zeros_like(u)
+    for central, tail in zip(CENTRAL, TAIL, strict=True):
+        value = jnp.where(is_central, np.float32(central), np.float32(tail)) + value * v
+    return np.float32(math.sqrt(2.0)) * value * u
