@@ -31,6 +31,7 @@ from wishflow.experiments.provenance import provenance
 from wishflow.files import write_json_atomic
 from wishflow.runtime import computing
 from wishflow.training.chunk import CHUNK, Rates, start_state, train_chunk
+from wishflow.training.loop import STEPS_PER_CHUNK
 from wishflow.training.steps import RowSteps
 
 from . import growth_figure
@@ -158,7 +159,7 @@ def prepared_chunk(work: Work, n_data: int) -> Point:
 
     def milliseconds(n: int) -> float:
         shuffling = seconds(run, 0)
-        return 1e3 * ((seconds(run, n) - shuffling) / n + shuffling / CHUNK)
+        return 1e3 * ((seconds(run, n) - shuffling) / n + shuffling / STEPS_PER_CHUNK)
 
     return Point(milliseconds, None)
 

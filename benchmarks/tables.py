@@ -32,6 +32,7 @@ from .mixtures import best_mixtures, mixture_energy
 
 ROOT = Path(__file__).parent.parent
 N_MIXTURES = 3
+SPEED_RUNS = ("speed.json", "speed_series.json", "speed_now.json")
 TUNED = {"diffwgp": "diffwgp5"}
 DOCUMENTS = ("README.md", "docs/results.md", "docs/tuning.md", "docs/performance.md")
 BARS = {
@@ -170,7 +171,8 @@ def beijing_tuning_table() -> str:
 def mixtures_table() -> str:
     """Energy scores on October to December 2015 of single models, and of the best mixtures of two, three and four."""
     lines = ["| file | members | energy score |", "|---|---|---|"]
-    for path in sorted((ROOT / "results" / "tuning").glob("mixtures-*.json")):
+    paths = (ROOT / "results" / "tuning").glob("mixtures-*.json")
+    for path in sorted(paths, key=_number):
         found = json.loads(path.read_text())
         names, table = list(found["jobs"]), (np.array(found["to_data"]), np.array(found["between"]))
         singles = [((i,), mixture_energy(*table, (i,))) for i in range(len(names))]
@@ -185,10 +187,15 @@ def mixtures_table() -> str:
 def _tried(kind: str) -> Iterator[tuple[str, dict, dict]]:
     """File, job and result of every line of a search, in the order of the files' numbers."""
     paths = (ROOT / "results" / "tuning").glob(f"{kind}-*.jsonl")
-    for path in sorted(paths, key=lambda path: int(path.stem.partition("-")[2])):
+    for path in sorted(paths, key=_number):
         for text in path.read_text().splitlines():
             line = json.loads(text)
             yield path.stem, line["job"], line
+
+
+def _number(path: Path) -> int:
+    """The number of a file of a search."""
+    return int(path.stem.partition("-")[2])
 
 
 def _changes(settings: dict) -> str:
@@ -209,9 +216,9 @@ def _result(name: str) -> dict:
 
 def speed_table() -> str:
     """Steps of ours and of the peers, all works."""
-    whole, series = (_result(name)["rows"] for name in ("speed.json", "speed_series.json"))
-    again = {row["work"] for row in series}
-    return _speed_rows([*(row for row in whole if row["work"] not in again), *series])
+    runs = [_result(name)["rows"] for name in SPEED_RUNS]
+    latest = {row["work"]: run for run in runs for row in run}  # a later run replaces all rows of its works
+    return _speed_rows([row for work, run in latest.items() for row in run if row["work"] == work])
 
 
 def _speed_rows(rows: list[dict]) -> str:
@@ -235,14 +242,15 @@ def _speed_rows(rows: list[dict]) -> str:
 
 
 def speed_change_table() -> str:
-    """Ours before and after, in the works that were measured both times, each beside the best peer of its run."""
-    files = [_result(name)["rows"] for name in ("speed_before.json", "speed.json")]
-    before, after = ({r["work"]: r for r in rows if r["contender"] == "ours"} for rows in files)
-    lines = ["| work | before, ms (× best peer) | after, ms (× best peer) |", "|---|---|---|"]
-    for work in before:
-        cells = [f"{rows[work]['median_ms']:.1f} ({rows[work]['ratio']:.2f})" for rows in (before, after)]
-        lines.append(f"| {work} | {cells[0]} | {cells[1]} |")
-    return "\n".join(lines)
+    """Ours in the runs that hold the same works, one after another, each beside the best peer of its run."""
+    files = [_result(name)["rows"] for name in ("speed_before.json", "speed.json", "speed_now.json")]
+    runs = [{(r["work"], r["contender"]): r for r in rows} for rows in files]
+    rows = {}
+    for key in runs[2]:
+        if key[1].startswith("ours") and key in runs[1]:
+            cells = [f"{run[key]['median_ms']:.1f} ({run[key]['ratio']:.2f})" if key in run else "" for run in runs]
+            rows[", ".join(key)] = dict(zip(("first", "then", "now"), cells, strict=True))
+    return _grid("ms a step (× best peer)", rows)
 
 
 def blocks_table() -> str:
@@ -307,7 +315,7 @@ def gpu_tables() -> str:
 
 def speed_sources() -> str:
     """Where the numbers of the speed tables come from."""
-    names = ["speed.json", "speed_series.json", "speed_before.json", "blocks.json"]
+    names = [*SPEED_RUNS, "speed_before.json", "blocks.json"]
     names += [] if _growth() is None else ["growth.json"]
     found = [_result(name)["provenance"] for name in names]
     return "\n".join(f"- {_source(p)}, {p['cpu_count']} cores" for p in found)

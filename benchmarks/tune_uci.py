@@ -54,7 +54,8 @@ def log_densities(model: Any, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
     if not hasattr(model, "n_predict_samples"):
         return {"log_density": float(model.log_prob(X, y).mean())}
     found = {}
-    for name, model.n_predict_samples in PATHS.items():
+    for name, n_paths in PATHS.items():
+        model.n_predict_samples = n_paths
         found[name] = float(model.log_prob(X, y).mean())
     return found
 

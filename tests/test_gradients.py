@@ -172,10 +172,10 @@ SERIES = {
 @pytest.mark.parametrize(
     "name, average",
     [
-        *(("transition, lags", "density"), ("rollout", "log"), ("filter", "density")),
+        *(("transition, lags", "density"), ("rollout", "log")),
         *(
             pytest.param(name, "density", marks=pytest.mark.slow)
-            for name in ("transition", "transition, student_t", "rollout", "encoder")
+            for name in ("transition", "transition, student_t", "rollout", "encoder", "filter")
         ),
         *(pytest.param(name, "log", marks=pytest.mark.slow) for name in ("transition", "transition, lags", "encoder")),
     ],

@@ -73,7 +73,7 @@ LOSSES = {
     "transition": lambda: series_loss(negative_transition_bound),
     "particle filter": lambda: series_loss(negative_filter_bound, latent=specs.Latent(2)),
 }
-QUICK = ("flow", "rollout")
+QUICK = ("flow",)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in LOSSES])

@@ -22,7 +22,7 @@ from typing import Any
 import jax
 
 from wishflow.experiments.provenance import provenance
-from wishflow.files import write_json_atomic
+from wishflow.files import read_json, write_json_atomic
 from wishflow.runtime import computing
 
 from ..speed.works import WORKS
@@ -96,8 +96,8 @@ def memory() -> dict[str, Any] | None:
 
 
 def measure_all(some: list[Part], output: Path) -> bool:
-    """Measure the parts one after another; whether all went well."""
-    result: dict[str, Any] = {}
+    """Measure the parts one after another, beside those that the file holds already; whether all went well."""
+    result: dict[str, Any] = read_json(output) or {}
     is_good = True
     for part in some:
         started = time.perf_counter()
@@ -121,14 +121,15 @@ def _short(value: Any) -> str:
 
 
 def trace_all(some: list[Part], output: Path) -> None:
-    """Profile the parts; the longest kernels are printed, all are written."""
-    result: dict[str, Any] = {}
+    """Profile the parts; the longest kernels are printed, all are written, under "traces"."""
+    result: dict[str, Any] = read_json(output) or {}
+    traces: dict[str, Any] = {}
     for part in some:
         if part.prepare is None:
             continue
         summary = trace.traced(part.prepare())
-        result = placed(result, part, dataclasses.asdict(summary))
-        write_json_atomic(output, {**result, "provenance": provenance()})
+        traces[part.name] = dataclasses.asdict(summary)
+        write_json_atomic(output, {**result, "traces": traces, "provenance": provenance()})
         print(f"{part.name}: {trace.formatted(summary)}", flush=True)
 
 

@@ -13,7 +13,11 @@ def tables(result: dict[str, Any] | None) -> str:
     if result is None:
         return MISSING
     ceilings = result.get("ceilings")
+    failure = (ceilings or {}).get("error")
+    if failure:
+        ceilings = None
     parts = [
+        f"The ceilings were not measured: {failure}" if failure else "",
         ceilings_table(ceilings) if ceilings else "",
         works_table(result["works"], ceilings) if result.get("works") else "",
         many_table(result["many"]) if result.get("many") else "",

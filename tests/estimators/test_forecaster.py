@@ -184,6 +184,16 @@ def test_limits_hold_rows_seen_after_training(y):
     assert (later <= high.to_numpy() + 1e-9).all() and (later.max(axis=(0, 1)) > high.to_numpy() - 10.0).all()
 
 
+@SLOW
+def test_limits_follow_training_that_goes_on(y):
+    model = wf.WishartForecaster(**SMALL, limits=0).fit(y.iloc[:100])
+    before = model.limits_
+    higher = y.iloc[100:150] + 20.0
+    model.update(higher, update_params=True)
+    np.testing.assert_array_equal(model.limits_[0], before[0])
+    np.testing.assert_allclose(model.limits_[1], model.units_.forward(higher.to_numpy()).max(axis=0))
+
+
 def test_updating_is_fitting_without_training(fitted, y):
     """Conditioned on all rows the forecasts start there; the model has not changed."""
     import copy

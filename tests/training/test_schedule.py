@@ -9,7 +9,7 @@ import pytest
 import wishflow as wf
 from wishflow import presets, specs
 from wishflow.estimators.regression import flow_spec
-from wishflow.training.schedule import PATIENCE, Convergence, decay_start, rates_from
+from wishflow.training.schedule import PATIENCE, Convergence, decay_start, rate_shape, rates_from
 
 TRAINING = dataclasses.replace(
     presets.fast_preset(1000, 4), decay=0.5, kl_warmup=200, natural_rate=0.1, tolerance=1e-3, rate_warmup=10
@@ -23,6 +23,30 @@ def test_rate_warms_up_stays_and_falls_to_zero():
     assert (np.diff(adam[200:400]) < 0).all() and adam[399] < 1e-5
     assert (adam[400:] == 0).all(), "steps past the end must not move a finished model"
     assert (np.asarray(rates.natural)[400:] == 0).all()
+
+
+@pytest.mark.parametrize("n_warm, decay", [(0, 0.0), (0, 0.5), (10, 0.0), (10, 0.5), (300, 0.5), (0, 1.0)])
+def test_the_shape_is_that_of_the_schedules_of_optax(n_warm, decay):
+    training, n_iter, n_decay = dataclasses.replace(TRAINING, rate_warmup=n_warm, decay=decay), 400, int(400 * decay)
+    n_warm = min(n_warm, n_iter - n_decay)
+    parts, ends = [optax.constant_schedule(1.0)], []
+    if n_warm:
+        parts, ends = [optax.linear_schedule(0.0, 1.0, n_warm), *parts], [n_warm]
+    if n_decay:
+        parts, ends = [*parts, optax.cosine_decay_schedule(1.0, n_decay)], [*ends, n_iter - n_decay]
+    joined = optax.join_schedules(parts, ends)
+    positions = np.arange(n_iter + 50).reshape(2, -1)
+    expected = [[float(joined(p)) for p in row] for row in positions]
+    np.testing.assert_allclose(rate_shape(training, n_iter, positions), expected, atol=1e-6)
+
+
+def test_models_at_different_positions_have_the_rates_of_each():
+    starts = np.array([0, 150, 390])
+    together = rates_from(TRAINING, 0.02, 400, starts[:, None] + np.arange(20))
+    for i, start in enumerate(starts):
+        alone = rates_from(TRAINING, 0.02, 400, start + np.arange(20))
+        np.testing.assert_array_equal(together.adam[i], alone.adam)
+        np.testing.assert_array_equal(together.kl_weight[i], alone.kl_weight)
 
 
 def test_kl_weight_rises_linearly_to_one():

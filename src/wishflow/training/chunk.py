@@ -25,11 +25,13 @@ OPTIMISER = optax.scale_by_adam()
 
 
 class Rates(eqx.Module):
-    """One number for each step of a chunk: Adam's rate, the natural-gradient step γ, the weight c of the KL terms."""
+    """One number for each step of a chunk (and each of many models): Adam's rate, the natural-gradient step γ, the
+    weight c of the KL terms.
+    """
 
-    adam: Float[Array, " chunk"]
-    natural: Float[Array, " chunk"]
-    kl_weight: Float[Array, " chunk"]
+    adam: Float[Array, "*models chunk"]
+    natural: Float[Array, "*models chunk"]
+    kl_weight: Float[Array, "*models chunk"]
 
 
 class TrainState(eqx.Module):

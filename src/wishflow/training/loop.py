@@ -8,6 +8,7 @@ itself, because batched factorisations can hang there (design, section 3) and ga
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
 import warnings
 from collections.abc import Callable
@@ -113,7 +114,7 @@ class _Run:
         self.problems, self.calls, self.indices, self.n_models = problems, calls, list(indices), n_models
         self.spec, self.training = first.spec, first.training
         self.is_many = len(problems) > 1
-        self.records: list[list[pd.DataFrame]] = [[] for _ in problems]
+        self.records: list[list[dict[str, Any]]] = [[] for _ in problems]
         self.status = ["reached max_iter"] * len(problems)
         self.started = time.perf_counter()
         self.data: PyTree = None
@@ -132,11 +133,13 @@ class _Run:
         watch = Convergence(training, n_iter, self.n_rows)
         while (position < n_iter).any():
             n = int(min(STEPS_PER_CHUNK, (n_iter - position).max()))
-            rates = self._stack([rates_from(training, peak, n_iter, p + np.arange(n)) for p in position])
+            planned = position[:, None] + np.arange(n) if self.is_many else position[0] + np.arange(n)
+            rates = rates_from(training, peak, n_iter, planned)
             state, records = run(state, self.data, rates, jnp.asarray(n), steps)
+            records = jax.device_get(records)
             position, done = position + n, done + n
             stop = self._report(phase, done, n_iter, records, n)
-            bound = np.nanmean(np.asarray(records["bound"]).reshape(n_models, -1)[:, :n], axis=1)
+            bound = np.nanmean(records["bound"].reshape(n_models, -1)[:, :n], axis=1)
             moved = watch.advance(position, bound)
             self._note_convergence(position, moved, n_iter)
             state, is_stuck = self._mend(state)
@@ -159,9 +162,9 @@ class _Run:
         stop = np.zeros(len(self.problems), bool)
         seconds = time.perf_counter() - self.started
         for i, index in enumerate(self.indices):
-            mine = {k: (np.asarray(v)[i] if self.is_many else np.asarray(v))[:n] for k, v in records.items()}
-            frame = pd.DataFrame({"phase": phase, "step": np.arange(step - n, step), **mine})
-            self.records[i].append(frame.assign(seconds=seconds))
+            mine = {k: (v[i] if self.is_many else v)[:n] for k, v in records.items()}
+            times = {"step": np.arange(step - n, step), **mine, "seconds": np.full(n, seconds)}
+            self.records[i].append({"phase": phase, **times})
             shown = {**mine, "noise": np.sqrt(mine["noise"])}
             event = ChunkEvent(phase, step, n_steps, shown, seconds, index, self.n_models)
             stop[i] = bool(self.calls.on_chunk(event))
@@ -210,8 +213,8 @@ class _Run:
     def _package(self, models: PyTree) -> list[Trained]:
         """Models with NumPy leaves: they pickle and stay float64 whatever JAX is set to."""
         trained = []
-        for model, frames, status in zip(self._unstack(models), self.records, self.status, strict=True):
-            history = pd.concat(frames, ignore_index=True)
+        for model, records, status in zip(self._unstack(models), self.records, self.status, strict=True):
+            history = _history(records)
             trained.append(Trained(jax.tree.map(np.asarray, model), history, len(history), status, self.spec))
         return trained
 
@@ -224,6 +227,16 @@ class _Run:
         if not self.is_many:
             return [tree]
         return [jax.tree.map(lambda leaf, i=i: leaf[i], tree) for i in range(len(self.problems))]
+
+
+def _history(records: list[dict[str, Any]]) -> pd.DataFrame:
+    """One row for each iteration, from what was kept of each chunk; one frame for each phase, not for each chunk."""
+    frames = []
+    for phase, chunks in itertools.groupby(records, key=lambda record: record["phase"]):
+        parts = list(chunks)
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "phase"}
+        frames.append(pd.DataFrame({"phase": phase, **columns}))
+    return pd.concat(frames, ignore_index=True)
 
 
 class _RowsRun(_Run):
@@ -309,7 +322,7 @@ class _RowsRun(_Run):
         for done in range(0, n_iter, collapsed.CHUNK):
             n = min(collapsed.CHUNK, n_iter - done)
             state, records = run(state, self.data, jnp.asarray(n))
-            stop = self._report(phase, done + n, n_iter, records, n)
+            stop = self._report(phase, done + n, n_iter, jax.device_get(records), n)
             value = np.asarray(state.value).reshape(-1)
             n_rows = np.asarray(self.data.n_data).reshape(-1)
             if stop.all() or (best is not None and np.all(value - best < 1e-5 * n_rows)):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 import numpy as np
-import optax
+from jaxtyping import Float, Int
 
 from ..specs import TrainingSpec
 from .chunk import CHUNK, Rates
@@ -15,18 +15,22 @@ LOWEST_NATURAL_SHARE = 0.1
 PATIENCE = 5
 
 
-def rate_shape(training: TrainingSpec, n_iter: int) -> Callable:
-    """The learning rate as a share of its peak: linear warm-up, constant, then a cosine down to zero."""
+def rate_shape(
+    training: TrainingSpec, n_iter: int, positions: Int[np.ndarray, "*shape"]
+) -> Float[np.ndarray, "*shape"]:
+    """The learning rate as a share of its peak: linear warm-up, constant, then a cosine down to zero.
+
+    In NumPy: schedules of optax would be computed on the device, and an accelerator would wait for them at each chunk.
+    """
     n_decay = round(training.decay * n_iter)
     n_warm = min(training.rate_warmup, n_iter - n_decay)
-    parts, boundaries = [optax.constant_schedule(1.0)], []
+    shape = np.ones(positions.shape)
     if n_warm:
-        parts.insert(0, optax.linear_schedule(0.0, 1.0, n_warm))
-        boundaries.append(n_warm)
+        shape = np.minimum(shape, positions / n_warm)
     if n_decay:
-        parts.append(optax.cosine_decay_schedule(1.0, n_decay))
-        boundaries.append(n_iter - n_decay)
-    return optax.join_schedules(parts, boundaries)
+        falling = np.clip((positions - (n_iter - n_decay)) / n_decay, 0.0, 1.0)
+        shape = np.minimum(shape, 0.5 * (1.0 + np.cos(np.pi * falling)))
+    return shape
 
 
 def decay_start(training: TrainingSpec, n_iter: int) -> int:
@@ -34,14 +38,17 @@ def decay_start(training: TrainingSpec, n_iter: int) -> int:
     return n_iter - round(training.decay * n_iter)
 
 
-def rates_from(training: TrainingSpec, peak: float | Callable, n_iter: int, positions: np.ndarray) -> Rates:
+def rates_from(
+    training: TrainingSpec, peak: float | Callable, n_iter: int, positions: Int[np.ndarray, "*models n"]
+) -> Rates:
     """Rates for the steps at `positions` of the schedule, padded to the size of a chunk; past the end all rates are
     zero.
 
     `peak` is a number, or an optax schedule, which then replaces the shape of ours.
     """
-    positions = np.pad(positions, (0, CHUNK - len(positions)), constant_values=n_iter)
-    shape = np.asarray(rate_shape(training, n_iter)(jnp.asarray(positions)))
+    padding = [(0, 0)] * (positions.ndim - 1) + [(0, CHUNK - positions.shape[-1])]
+    positions = np.pad(positions, padding, constant_values=n_iter)
+    shape = rate_shape(training, n_iter, positions)
     adam = np.asarray(peak(jnp.asarray(positions))) if callable(peak) else peak * shape
     natural = (training.natural_rate or 0.0) * np.maximum(shape, LOWEST_NATURAL_SHARE)
     kl_weight = np.minimum(1.0, (positions + 1) / max(training.kl_warmup, 1))

@@ -40,8 +40,8 @@ class WishartForecaster(BaseEstimator):
     `latent_dim`: the series is seen through a readout of a state of that size (or a `specs.Latent`); None: it is the
     state itself. `objective`: "transition" scores each row given those before it (a latent state by particles),
     "rollout" free simulations from the first row of a window (from its first rows, encoded), as in the paper. `limits`
-    keeps simulated paths near what was seen: 0 within the range of each series in training, 0.1 a tenth of that range
-    beyond it; None lets them go anywhere.
+    keeps simulated paths near what was seen: 0 within the range of each column in training (of all series of a panel
+    together), 0.1 a tenth of that range beyond it; None lets them go anywhere.
     """
 
     def __init__(
@@ -327,7 +327,7 @@ class WishartForecaster(BaseEstimator):
         problem = dataclasses.replace(self._problem(series, self.model_), training=shorter)
         with computing():
             trained = train_series(problem, make_callbacks(self, problem.n_items))
-        self.model_ = trained.model
+        self.model_, self.limits_ = trained.model, _wider(self.limits_, self._limits(series))
         self.history_ = pd.concat([self.history_, trained.history], ignore_index=True)
         self.n_iter_ += trained.n_iter
 
@@ -366,6 +366,13 @@ class WishartForecaster(BaseEstimator):
 
         check_is_fitted(self, "model_")
         save_forecaster(self, path)
+
+
+def _wider(limits: np.ndarray | None, others: np.ndarray | None) -> Float[np.ndarray, "2 P"] | None:
+    """Limits that hold both."""
+    if limits is None or others is None:
+        return limits
+    return np.stack([np.minimum(limits[0], others[0]), np.maximum(limits[1], others[1])])
 
 
 def _read_covariates(X: Any) -> Panel | None:

@@ -114,7 +114,9 @@ class Job:
 
 def _for_columns(varied: Mapping[str, Any], parts: Parts) -> dict[str, Any]:
     """Varied options with transforms by kind turned into those of the columns of that kind, beside the usual ones."""
-    by_kind: dict[tuple[str, ...], str] = {(kind,): name for kind, name in varied.get("transform", {}).items()}
+    if "transform" not in varied:
+        return dict(varied)
+    by_kind: dict[tuple[str, ...], str] = {(kind,): name for kind, name in varied["transform"].items()}
     return {**varied, "transform": transform_by_kind({**TRANSFORMS, **by_kind}, parts.train.columns)}
 
 

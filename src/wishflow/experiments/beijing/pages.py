@@ -140,11 +140,15 @@ def setting_lines(results: Results) -> list[str]:
     for (cell, name), result in results.items():
         settings = result["settings"]
         if cell == "scores" and "rule" in settings:
-            parts = [f"{key}={value!r}" for key, value in _changed(settings["options"]).items()]
+            varied = settings.get("varied", [])
+            common = {k: v for k, v in _changed(settings["options"]).items() if not any(k in kind for kind in varied)}
+            parts = [f"{key}={value!r}" for key, value in common.items()]
+            kinds = ["`" + ", ".join(f"{key}={value!r}" for key, value in kind.items()) + "`" for kind in varied]
+            in_turn = f"; members in turn {'; '.join(kinds)}" if kinds else ""
             n_members, n_draws = settings["n_members"], settings["n_draws"]
             counts = f"{n_members} {'member' if n_members == 1 else 'members'}, {n_draws} draws"
             iterations = f"{settings['rule']['max_iter']} iterations"
-            lines.append(f"{label_of(name)}: `{', '.join(parts)}`; {counts}, {iterations}")
+            lines.append(f"{label_of(name)}: `{', '.join(parts)}`{in_turn}; {counts}, {iterations}")
     return lines or ["No model of ours has a result yet."]
 
 

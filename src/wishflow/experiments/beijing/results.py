@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import wishflow as wf
+
 from ...files import read_json
 from .jobs import JOINED, TRACED, Job
 from .models import MODELS
@@ -53,7 +55,15 @@ def _has_numbers(result: dict[str, Any]) -> bool:
 def is_finished(folder: Path, job: Job, cell: str, parts: Parts) -> bool:
     """Whether there is a complete result of this cell, made with exactly these settings."""
     result = read_result(job_path(folder, job, cell))
-    return result is not None and result["settings"] == job.settings(cell, parts)
+    return result is not None and _same(result["settings"], job.settings(cell, parts))
+
+
+def _same(found: dict[str, Any], expected: dict[str, Any]) -> bool:
+    """Whether settings are equal; options of ours that were not there yet when a result was made had their default."""
+    options, defaults = found["options"], wf.WishartForecaster().get_params(deep=False)
+    if "rule" in expected:
+        options = {**{name: defaults[name] for name in expected["options"] if name in defaults}, **options}
+    return {**found, "options": options} == expected
 
 
 def read_results(folder: Path, is_validation: bool = False) -> Results:
