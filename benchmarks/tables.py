@@ -313,9 +313,20 @@ def gpu_tables() -> str:
     return gpu.tables(result) + source
 
 
+def first_use_table() -> str:
+    """Seconds before the first result."""
+    result = _result("first_use.json")
+    names = {"import": "`import wishflow`", "cold": "fit, no cache", "warm": "fit, from a warm cache"}
+    rows = {
+        text: {"seconds": f"{result['median'][k]:.1f}", "limit": f"{result['limits'][k]:g}"}
+        for k, text in names.items()
+    }
+    return _grid("", rows)
+
+
 def speed_sources() -> str:
     """Where the numbers of the speed tables come from."""
-    names = [*SPEED_RUNS, "speed_before.json", "blocks.json"]
+    names = [*SPEED_RUNS, "speed_before.json", "blocks.json", "first_use.json"]
     names += [] if _growth() is None else ["growth.json"]
     found = [_result(name)["provenance"] for name in names]
     return "\n".join(f"- {_source(p)}, {p['cpu_count']} cores" for p in found)
@@ -346,6 +357,7 @@ PARTS = {
     "blocks": blocks_table,
     "growth": growth_table,
     "growth_memory": growth_memory_table,
+    "first_use": first_use_table,
     "speed_sources": speed_sources,
     "gpu": gpu_tables,
 }

@@ -197,6 +197,10 @@ def test_a_part_that_fails_leaves_its_error_and_the_file_keeps_the_others(tmp_pa
     assert written["works"]["svgp32"]["error"] == "MemoryError: too small a machine"
     assert written["ceilings"]["memory"] == found["memory"] and written["provenance"]["versions"]["jax"]
     assert "| svgp32 | MemoryError: too small a machine |" in table.tables(written)
+    assert not command.measure_all([command.Part("ceilings", "ceilings", fail)], tmp_path / "gpu.json")
+    again = read_json(tmp_path / "gpu.json")
+    assert again["works"] == written["works"], "a part that is measured again leaves the others"
+    assert "not measured: MemoryError" in table.tables(again)
 
 
 TURNS = ("known", "unknown", "call")

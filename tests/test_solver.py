@@ -24,7 +24,7 @@ from problems import (
 from wishflow import fields, kernels, specs
 from wishflow.fields import GivenField
 from wishflow.inducing import InducingBasis
-from wishflow.solver import PathState, euler_maruyama_step, simulate_driven, simulate_final, simulate_paths
+from wishflow.solver import PathState, euler_maruyama_step, simulate_driven, simulate_paths
 
 drive = eqx.filter_jit(simulate_driven)
 
@@ -116,7 +116,7 @@ def ends_centred(field, key, n_steps):
 
 @eqx.filter_jit
 def finish(field, key, x0, n_steps):
-    return simulate_final(key, field, x0, 1.0, n_steps)
+    return simulate_paths(key, field, x0, 1.0, n_steps)[0]
 
 
 def relative_gap(first, second):
@@ -176,20 +176,20 @@ def test_a_given_field_without_noise_has_eulers_closed_form(key):
 @pytest.mark.parametrize("name", DIFFUSIONS)
 def test_no_time_is_the_identity(name, key):
     x0 = points(5, 4)
-    end = quick_jit(lambda f: simulate_final(key, f.prepare(), x0, 0.0, 2))(make_field(name))
+    end = quick_jit(lambda f: simulate_paths(key, f.prepare(), x0, 0.0, 2)[0])(make_field(name))
     np.testing.assert_array_equal(end, x0)
 
 
 def test_no_time_is_the_identity_for_pathwise_draws_too(key):
     x0 = points(5, 4)
-    end = quick_jit(lambda f: simulate_final(key, f.draw(key), x0, 0.0, 2))(make_field("wishart-shared-white"))
+    end = quick_jit(lambda f: simulate_paths(key, f.draw(key), x0, 0.0, 2)[0])(make_field("wishart-shared-white"))
     np.testing.assert_array_equal(end, x0)
 
 
 def test_time_runs_from_zero_in_equal_steps(key):
     """dx = t dt: Σ_k (kΔ) Δ = Δ² n (n − 1) / 2."""
     field = GivenField(lambda x, t: t + 0.0 * x, lambda x, t: jnp.zeros((1, 1)))
-    end = quick_jit(lambda x: simulate_final(key, field, x, 2.0, 8))(np.zeros((1, 1)))
+    end = quick_jit(lambda x: simulate_paths(key, field, x, 2.0, 8)[0])(np.zeros((1, 1)))
     np.testing.assert_allclose(end, 0.25**2 * 8 * 7 / 2, rtol=1e-13)
 
 
@@ -204,7 +204,7 @@ def test_the_loop_is_the_step_repeated(key, name):
         state = PathState(x0, jnp.zeros(()))
         for step_key in jax.random.split(key, 3):
             state = euler_maruyama_step(step_key, state, prepared, 0.25)
-        return simulate_final(key, prepared, x0, 0.75, 3), state.values
+        return simulate_paths(key, prepared, x0, 0.75, 3)[0], state.values
 
     looped, stepped = both(field)
     np.testing.assert_allclose(looped, stepped, rtol=1e-13)

@@ -42,9 +42,9 @@ def inverse_lower(L: Float[Array, "M M"]) -> Float[Array, "M M"]:
     return solve_triangular(L, jnp.eye(L.shape[-1], dtype=L.dtype), lower=True)
 
 
-def lower_half(matrix: Float[Array, "M M"]) -> Float[Array, "M M"]:
+def lower_half(matrix: Float[Array, "... M M"]) -> Float[Array, "... M M"]:
     """Φ: the lower triangle and half of the diagonal."""
-    return jnp.tril(matrix, -1) + 0.5 * jnp.diag(jnp.diagonal(matrix))
+    return jnp.tril(matrix, -1) + 0.5 * matrix * jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
 
 
 @jax.custom_jvp
@@ -142,9 +142,7 @@ def small_whitener(matrix: Float[Array, "... K K"]) -> Float[Array, "... K K"]:
 @small_whitener.defjvp
 def _small_whitener_jvp(primals, tangents):
     W = small_whitener(*primals)
-    inner = W @ tangents[0] @ jnp.swapaxes(W, -1, -2)
-    half = jnp.tril(inner, -1) + 0.5 * inner * jnp.eye(inner.shape[-1], dtype=inner.dtype)
-    return W, -half @ W
+    return W, -lower_half(W @ tangents[0] @ jnp.swapaxes(W, -1, -2)) @ W
 
 
 def log_det(W: Float[Array, "... K K"]) -> Float[Array, ...]:

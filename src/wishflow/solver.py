@@ -37,9 +37,9 @@ def scan_steps(step: Step, start: PyTree, inputs: PyTree, n_copies: int = 1) -> 
     return jax.lax.scan(step, start, inputs)
 
 
-def is_rematerialised(n_bytes: int, limit: int = STORED_LIMIT) -> bool:
+def is_rematerialised(n_bytes: int) -> bool:
     """Whether a loop that would store `n_bytes` for its derivative stores the states between its steps alone."""
-    return n_bytes > limit
+    return n_bytes > STORED_LIMIT
 
 
 def stored_bytes(step: Step, start: PyTree, inputs: PyTree) -> int:
@@ -110,18 +110,6 @@ def simulate_paths(
         normals = jax.vmap(lambda k: standard_normals(k, (len(x0), width), x0.dtype))(keys)
         end, path = scan_steps(driven, start, normals, n_copies)
     return end.values, path
-
-
-def simulate_final(
-    key: PRNGKeyArray,
-    field: PreparedField,
-    x0: Float[Array, "N D"],
-    flow_time: float,
-    n_steps: int,
-    n_copies: int = 1,
-) -> Float[Array, "N D"]:
-    """States at `flow_time` alone (the path is not kept, its noise is)."""
-    return simulate_paths(key, field, x0, flow_time, n_steps, n_copies)[0]
 
 
 def simulate_driven(

@@ -13,7 +13,7 @@ from ..fields import AbstractField
 from ..inducing import InducingBasis, SparseGP
 from ..likelihoods import AbstractLikelihood, GaussianLikelihood
 from ..parameters import Positive
-from ..solver import simulate_final, simulate_paths
+from ..solver import simulate_paths
 from ..specs import FlowSpec, NoDiffusion, TrainingSpec
 from .base import AbstractModel
 from .sparse_gp import SparseGPModel
@@ -44,7 +44,8 @@ class FlowModel(AbstractModel):
         dtype = X.dtype if dtype is None else dtype
         k_field, k_path = jax.random.split(key)
         field = self._prepared(k_field, dtype)
-        return simulate_final(k_path, field, X.astype(dtype), self.flow_time, self.n_steps, n_copies).astype(X.dtype)
+        end, _ = simulate_paths(k_path, field, X.astype(dtype), self.flow_time, self.n_steps, n_copies)
+        return end.astype(X.dtype)
 
     def carry_samples(self, X, key, n_samples, dtype=None):
         if not self.is_pathwise or n_samples == 1:

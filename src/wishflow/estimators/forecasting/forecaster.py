@@ -25,7 +25,7 @@ from ...training import SeriesProblem, train_series
 from .. import checks
 from ..base import chosen_training, make_callbacks
 from .frames import ONLY, Panel, check_targets, read
-from .running import AbstractRunner, runner_of
+from .running import AbstractRunner, runner_of, widened
 from .times import noise_seed
 from .units import Tail, Units
 
@@ -327,7 +327,9 @@ class WishartForecaster(BaseEstimator):
         problem = dataclasses.replace(self._problem(series, self.model_), training=shorter)
         with computing():
             trained = train_series(problem, make_callbacks(self, problem.n_items))
-        self.model_, self.limits_ = trained.model, _wider(self.limits_, self._limits(series))
+        self.model_, limits = trained.model, self._limits(series)
+        if self.limits_ is not None and limits is not None:
+            self.limits_ = widened(self.limits_, limits)
         self.history_ = pd.concat([self.history_, trained.history], ignore_index=True)
         self.n_iter_ += trained.n_iter
 
@@ -366,13 +368,6 @@ class WishartForecaster(BaseEstimator):
 
         check_is_fitted(self, "model_")
         save_forecaster(self, path)
-
-
-def _wider(limits: np.ndarray | None, others: np.ndarray | None) -> Float[np.ndarray, "2 P"] | None:
-    """Limits that hold both."""
-    if limits is None or others is None:
-        return limits
-    return np.stack([np.minimum(limits[0], others[0]), np.maximum(limits[1], others[1])])
 
 
 def _read_covariates(X: Any) -> Panel | None:

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from ....models import LatentModel
 from .autoregressive import AutoRegressiveRunner
 from .base import AbstractRunner as AbstractRunner
+from .base import widened as widened
 from .latent import LatentRunner
 
 

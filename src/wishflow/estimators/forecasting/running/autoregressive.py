@@ -16,7 +16,7 @@ from ....models import DynamicsModel
 from ....models.dynamics import simulate
 from ....runtime import compiled, computing
 from ....series import Ticks, Windows, cut
-from .base import TICKS_CLASS, AbstractRunner, in_blocks, padded_ticks
+from .base import TICKS_CLASS, AbstractRunner, in_blocks, padded_ticks, widened
 
 N_SCORE_DRAWS = 100
 WINDOW_BLOCK = 64
@@ -136,11 +136,6 @@ def draw_histories(
     return mean + rng.normal(size=(n_draws, len(mean))) @ root.T
 
 
-def _with_start(limits: Float[np.ndarray, "2 D"], start: Float[np.ndarray, " D"]) -> Float[np.ndarray, "2 D"]:
-    """Limits that hold where paths start: rows seen after training may lie outside of those of training."""
-    return np.stack([np.minimum(limits[0], start), np.maximum(limits[1], start)])
-
-
 class AutoRegressiveRunner(AbstractRunner):
     """Filters with Gaussian beliefs; what a draw knows before a step is its history."""
 
@@ -154,7 +149,7 @@ class AutoRegressiveRunner(AbstractRunner):
         h, u = padded_ticks(TICKS_CLASS, h, u)
         with computing():
             arrays = (jnp.asarray(x) for x in (histories, h, u))
-            limits = None if self.limits is None else jnp.asarray(_with_start(self.limits, mean[:dim]))
+            limits = None if self.limits is None else jnp.asarray(widened(self.limits, mean[None, :dim]))
             end, before = _run_paths(self.model, *arrays, jax.random.key(seed), limits)
             before, end = np.asarray(before), np.asarray(end)
         after = np.concatenate([before[1:], end[None]])[:n, :, :dim]

@@ -56,6 +56,11 @@ class AbstractRunner(abc.ABC):
         return result
 
 
+def widened(limits: Float[np.ndarray, "2 D"], rows: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "2 D"]:
+    """Limits of paths that hold these rows too: what is seen after training may lie outside of what was seen in it."""
+    return np.stack([np.minimum(limits[0], rows.min(axis=0)), np.maximum(limits[1], rows.max(axis=0))])
+
+
 def in_blocks(function: Callable, *arrays: np.ndarray, size: int = BLOCK) -> np.ndarray:
     """Rows in blocks padded to powers of two, so that a few programs serve all numbers of rows."""
     n, parts = len(arrays[0]), []
