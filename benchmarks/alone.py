@@ -10,7 +10,7 @@ from typing import Any
 
 
 def measured_alone(module: str, name: str, cache: str | None = None) -> Any:
-    """What `python -m MODULE --one NAME` prints as its last line, as JSON; `cache` is a folder for compiled programs."""
+    """What `python -m MODULE --one NAME` prints as its last line, JSON; `cache` is a folder for compiled programs."""
     environment = {key: value for key, value in os.environ.items() if key != "JAX_COMPILATION_CACHE_DIR"}
     if cache is not None:
         environment |= {"JAX_COMPILATION_CACHE_DIR": cache, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}

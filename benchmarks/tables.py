@@ -317,11 +317,8 @@ def first_use_table() -> str:
     """Seconds before the first result."""
     result = _result("first_use.json")
     names = {"import": "`import wishflow`", "cold": "fit, no cache", "warm": "fit, from a warm cache"}
-    rows = {
-        text: {"seconds": f"{result['median'][k]:.1f}", "limit": f"{result['limits'][k]:g}"}
-        for k, text in names.items()
-    }
-    return _grid("", rows)
+    found = {text: (result["median"][key], result["limits"][key]) for key, text in names.items()}
+    return _grid("", {text: {"seconds": f"{s:.1f}", "limit": f"{limit:g}"} for text, (s, limit) in found.items()})
 
 
 def speed_sources() -> str:
