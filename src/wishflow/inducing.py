@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .kernels import AbstractKernel, FeatureMap
+from .kernels import AbstractKernel, FeatureMap, FixedKernel
 from .linalg import FIRST_JITTER, cholesky, each, lower_half, whitener
 from .parameters import LowerTriangular, zeros
 from .runtime import compiled
@@ -66,19 +66,20 @@ class InducingBasis(eqx.Module):
     def prepare(self, dtype: jnp.dtype | None = None) -> PreparedBasis:
         """Factorise Kzz once, in the precision of Z; the result works in `dtype` (that of Z by default)."""
         dtype = self.Z.dtype if dtype is None else dtype
-        return PreparedBasis(self.kernel, self.Z.astype(dtype), whitener(self.matrix()).astype(dtype))
+        kernel, W = self.kernel.fixed(self.Z, dtype), whitener(self.matrix())
+        return PreparedBasis(kernel, W.astype(dtype), (kernel.amplitude * W).astype(dtype))
 
 
 class PreparedBasis(eqx.Module):
     """A factorised basis: what a(x) needs at every step of a path."""
 
-    kernel: AbstractKernel
-    Z: Float[Array, "M D"]
+    kernel: FixedKernel
     whitener: Float[Array, "M M"]
+    projector: Float[Array, "M M"]
 
     def project(self, X: Float[Array, "N D"]) -> Float[Array, "N M"]:
-        """a(x)ᵀ in rows: k(X, Z) Lz⁻ᵀ."""
-        return self.kernel.matrix(X, self.Z) @ self.whitener.T
+        """a(x)ᵀ in rows: k(X, Z) Lz⁻ᵀ. The amplitude of k is part of the projector, not of every row."""
+        return self.kernel.matrix(X) @ self.projector.T
 
     def unexplained(self, X: Float[Array, "N D"], a: Float[Array, "N M"]) -> Float[Array, " N"]:
         """k(x, x) − aᵀa, the prior variance not explained by u; it must not go negative by rounding."""
@@ -226,7 +227,25 @@ class PreparedStructured(PreparedPosterior):
     variances: Float[Array, "M P"]
 
     def quadratics(self, a):
-        return (a @ self.factor) ** 2 @ self.variances
+        return weighted_squares(a @ self.factor, self.variances)
+
+
+@jax.custom_vjp
+def weighted_squares(b: Float[Array, "N M"], variances: Float[Array, "M P"]) -> Float[Array, "N P"]:
+    """Σ_m b_nm² λ_mp. Its derivative keeps b alone, from which the squares are made again; in reverse mode only."""
+    return (b * b) @ variances
+
+
+def _squares_forward(b, variances):
+    return weighted_squares(b, variances), (b, variances)
+
+
+def _squares_backward(residuals, cotangent):
+    b, variances = residuals
+    return 2.0 * b * (cotangent @ variances.T), (b * b).T @ cotangent
+
+
+weighted_squares.defvjp(_squares_forward, _squares_backward)
 
 
 class PreparedDiagonal(PreparedPosterior):
@@ -374,11 +393,11 @@ def draw_pathwise(
     The random features are drawn afresh, so mean and covariance over draws are those of the posterior exactly.
     The prior is noisy at Z (√jitter ξ) because Lz is the factor of Kzz + jitter.
     """
-    dtype = prepared.Z.dtype
+    dtype = prepared.whitener.dtype
     n_outputs, n_inducing = means.shape
     k_features, k_weights, k_noise, k_v = jax.random.split(key, 4)
     features = basis.kernel.features(k_features, N_FEATURES)
-    at_Z = features(prepared.Z)
+    at_Z = features(basis.Z.astype(dtype))
     weights = jax.random.normal(k_weights, (at_Z.shape[-1], n_outputs), dtype)
     sd = jnp.sqrt(basis.jitter * basis.kernel.scale).astype(dtype)
     prior_at_Z = at_Z @ weights + sd * jax.random.normal(k_noise, (n_inducing, n_outputs), dtype)

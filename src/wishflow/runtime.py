@@ -18,6 +18,9 @@ import threadpoolctl
 
 from .errors import PrecisionError
 
+# On a GPU most of a compilation goes into trials of ways to multiply matrices. Without Triton's ways it takes a third of
+# the time; steps are slower by less than a fit of a few thousand of them saves (docs/performance.md).
+GPU_OPTIONS: dict[str, Any] = {"xla_gpu_enable_triton_gemm": False}
 # On the CPU a program of ours can take longer to compile than to run. With these options of XLA a flow compiles three
 # times sooner and runs as fast: its work is in matrix products and factorisations, which LLVM does not see.
 QUICK_OPTIONS: dict[str, Any] = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
@@ -55,10 +58,9 @@ def on_accelerator() -> bool:
 
 @functools.cache
 def compiler_options() -> dict[str, Any]:
-    """Those of the `QUICK_OPTIONS` that this version of XLA knows; none on an accelerator."""
-    if on_accelerator():
-        return {}
-    return {name: value for name, value in QUICK_OPTIONS.items() if _is_known_option(name, value)}
+    """Those of the options for this backend that this version of XLA knows."""
+    wanted = {"cpu": QUICK_OPTIONS, "gpu": GPU_OPTIONS}.get(jax.default_backend(), {})
+    return {name: value for name, value in wanted.items() if _is_known_option(name, value)}
 
 
 def _is_known_option(name: str, value: Any) -> bool:

@@ -17,9 +17,11 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 from .fields import PreparedField
 from .fields.given import GivenField
 from .noise import standard_normals
+from .runtime import on_accelerator
 
 # Storing saves a forward pass, so it is done as long as an ordinary computer has room for it.
 STORED_LIMIT = 2 * 2**30
+UNROLLED_STEPS = 20
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -32,9 +34,11 @@ def scan_steps(step: Step, start: PyTree, inputs: PyTree, n_copies: int = 1) -> 
     `n_copies` is how many of these loops run side by side where the call is inside a `vmap`, which hides their number.
     """
     n_steps = jax.tree.leaves(inputs)[0].shape[0]
+    # What a loop keeps for its derivative is copied, in and out; few steps in a row are no loop. The CPU gains nothing.
+    unroll = n_steps if on_accelerator() and n_steps <= UNROLLED_STEPS else 1
     if is_rematerialised(n_copies * n_steps * stored_bytes(step, start, inputs)):
         step = jax.checkpoint(step, prevent_cse=False)  # a loop keeps the two computations apart by itself
-    return jax.lax.scan(step, start, inputs)
+    return jax.lax.scan(step, start, inputs, unroll=unroll)
 
 
 def is_rematerialised(n_bytes: int) -> bool:

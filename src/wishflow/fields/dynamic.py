@@ -261,7 +261,7 @@ class PreparedDynamics(PreparedField):
     def drift_jacobian(self, X: Float[Array, "N K"]) -> Float[Array, "N D pD"]:
         """∂μ/∂(x, lags): the linear weights, and the slope of the GP part along x alone.
 
-        The GP part is k(x, Z) c with a fixed c = Lz⁻ᵀ m, so its slope needs no product of the size M².
+        The GP part is k(x, Z)/s² c with a fixed c = s² Lz⁻ᵀ m, so its slope needs no product of the size M².
         """
         D, n_history = self.layout.dim, self.layout.n_history
         shape = (X.shape[0], D, n_history)
@@ -273,15 +273,15 @@ class PreparedDynamics(PreparedField):
         inputs = self.layout.kernel_inputs(X)
 
         def gp_part(row):
-            return (self.basis.kernel.matrix(row[None], self.basis.Z) @ coefficients)[0]
+            return (self.basis.kernel.matrix(row[None]) @ coefficients)[0]
 
         slope = jax.vmap(jax.jacfwd(gp_part))(inputs)[..., :D]
         return jacobian.at[..., :D].add(slope)
 
     def _kernel_coefficients(self) -> Float[Array, "M D"] | None:
-        """c with GP drift(x) = k(x, Z) c; the drift of a `GPNoise` counts too."""
+        """c with GP drift(x) = k(x, Z) c / s²; the drift of a `GPNoise` counts too."""
         total = self.gp_weights
         if isinstance(self.noise, PreparedGPNoise):
             of_noise = self.noise.posterior.mean * self.noise.amplitude
             total = of_noise if total is None else total + of_noise
-        return None if total is None else self.basis.whitener.T @ total
+        return None if total is None else self.basis.projector.T @ total

@@ -10,6 +10,7 @@ from ..specs import Product as Product
 from ..specs import Sum as Sum
 from .base import AbstractKernel as AbstractKernel
 from .base import FeatureMap as FeatureMap
+from .base import FixedKernel as FixedKernel
 from .building import build as build
 from .combine import ProductKernel as ProductKernel
 from .combine import SumKernel as SumKernel

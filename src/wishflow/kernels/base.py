@@ -29,6 +29,23 @@ class FeatureMap(eqx.Module):
         """φ at each row, in the dtype of X."""
 
 
+class FixedKernel(eqx.Module):
+    """k(·, Y) = amplitude · matrix(·) for a fixed set Y: what does not depend on the other argument is computed once.
+
+    Paths ask for k(x, Z) at every step. What is left out of a step, the step's derivative need not pass either.
+    """
+
+    amplitude: eqx.AbstractVar[Scalar]
+
+    @abc.abstractmethod
+    def matrix(self, X: Float[Array, "N D"]) -> Float[Array, "N M"]:
+        """k(x_i, y_j) / amplitude."""
+
+    @abc.abstractmethod
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:
+        """k(x_i, x_i)."""
+
+
 class AbstractKernel(eqx.Module):
     """A covariance function k(x, y). A new kernel needs `pair` and `scale`; the rest has a plain default.
 
@@ -56,6 +73,10 @@ class AbstractKernel(eqx.Module):
         """k(x_i, x_i)."""
         return jax.vmap(lambda x: self.pair(x, x))(X)
 
+    def fixed(self, Y: Float[Array, "M D"], dtype: DTypeLike) -> FixedKernel:
+        """k(·, Y), for inputs of the given dtype."""
+        return WholeKernel(jnp.ones((), dtype), self, Y.astype(dtype))
+
     def features(self, key: PRNGKeyArray, n_features: int) -> FeatureMap:
         """A random feature map: φ(x)ᵀφ(y) has the mean k(x, y). Each kernel says how long φ is for `n_features`."""
         self._refuse_features()
@@ -72,6 +93,20 @@ class AbstractKernel(eqx.Module):
             f"{type(self).__name__} has no random features: pathwise sampling is for RBF, Matérn, linear, "
             "their sums and products; choose one of these kernels or sampling='marginal'."
         )
+
+
+class WholeKernel(FixedKernel):
+    """A kernel of which nothing is computed in advance."""
+
+    amplitude: Scalar
+    kernel: AbstractKernel
+    Y: Float[Array, "M D"]
+
+    def matrix(self, X):
+        return self.kernel.matrix(X, self.Y)
+
+    def diagonal(self, X):
+        return self.kernel.diagonal(X)
 
 
 def check_n_features(n_features: int) -> None:

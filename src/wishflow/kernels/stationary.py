@@ -13,7 +13,15 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from ..parameters import Positive
-from .base import AbstractKernel, active_inputs, centred, check_n_features, floating, squared_distances
+from .base import (
+    AbstractKernel,
+    FixedKernel,
+    active_inputs,
+    centred,
+    check_n_features,
+    floating,
+    squared_distances,
+)
 from .features import CosineFeatures
 
 SQRT3, SQRT5 = float(np.sqrt(3.0)), float(np.sqrt(5.0))
@@ -55,6 +63,20 @@ class AbstractStationaryKernel(AbstractKernel):
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:
         return jnp.broadcast_to(self.variance.value.astype(floating(X).dtype), X.shape[:1])
 
+    def fixed(self, Y: Float[Array, "M D"], dtype: DTypeLike) -> FixedStationary:
+        Y = active_inputs(floating(Y), self.n_inputs, self.active_dims)
+        centre = jax.lax.stop_gradient(jnp.mean(Y, axis=0)).astype(dtype)
+        rate = 1.0 / self.lengthscale.value
+        return FixedStationary(
+            self.variance.value.astype(dtype),
+            ((Y - centre.astype(Y.dtype)) * rate).astype(dtype),
+            centre,
+            rate.astype(dtype),
+            self.profile,
+            self.n_inputs,
+            self.active_dims,
+        )
+
     def features(self, key: PRNGKeyArray, n_features: int) -> CosineFeatures:
         """`n_features` random cosines; ℓ and s² enter by reparametrisation, so derivatives pass through them."""
         check_n_features(n_features)
@@ -67,6 +89,25 @@ class AbstractStationaryKernel(AbstractKernel):
 
     def paired_features(self, key: PRNGKeyArray, n_features: int) -> CosineFeatures:
         return self.features(key, n_features)
+
+
+class FixedStationary(FixedKernel):
+    """k(·, Y) = s² h(‖U − V‖²) with V = (Y − centre)/ℓ scaled once, U the other rows, scaled when they come."""
+
+    amplitude: Scalar
+    V: Float[Array, "M A"]
+    centre: Float[Array, " A"]
+    rate: Float[Array, "*A"]
+    profile: Callable[[Array], Array]
+    n_inputs: int = eqx.field(static=True)
+    active_dims: tuple[int, ...] | None = eqx.field(static=True)
+
+    def matrix(self, X):
+        U = active_inputs(floating(X), self.n_inputs, self.active_dims)
+        return self.profile(squared_distances((U - self.centre) * self.rate, self.V, self.V.dtype))
+
+    def diagonal(self, X):
+        return jnp.broadcast_to(self.amplitude, X.shape[:1])
 
 
 class RBFKernel(AbstractStationaryKernel):
