@@ -43,16 +43,17 @@ def fast_preset(n_rows: int, n_inputs: int) -> TrainingSpec:
     # Quadratic below 500 rows, so that a fit to a hundred rows takes seconds: they have little to learn a flow from.
     max_iter = min(max(300, n_rows**2 // 57), 4000 if n_rows < 2000 else 6000)
     scale = max(1.0, n_inputs) ** 0.5
-    # The density over two paths is the tighter bound; a few hundred rows are overfitted by it, and thousands need a
-    # batch for which one path is all that a person waits for.
-    has_density = 600 <= n_rows < 2000
+    # The density over paths is the tighter bound, the more of them the tighter; a few hundred rows are overfitted by
+    # it. Thousands of rows have smaller batches for it, at the same cost.
+    n_paths = 1 if n_rows < 600 else 2 if n_rows < 2000 else 8
     return TrainingSpec(
         max_iter=max_iter,
         batch_size=256 if n_rows < 2000 else 2000,
         learning_rate=min(max(2e-5 * n_rows, 0.005), 0.02),
         n_steps=3,
-        n_train_samples=2 if has_density else 1,
-        path_average="density" if has_density else "log",
+        counts_paths=n_rows >= 2000,
+        n_train_samples=n_paths,
+        path_average="density" if n_paths > 1 else "log",
         warm_iter=20,
         sgp_iter=400,
         warm_rate=2e-2,

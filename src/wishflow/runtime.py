@@ -18,8 +18,8 @@ import threadpoolctl
 
 from .errors import PrecisionError
 
-# On a GPU most of a compilation goes into trials of ways to multiply matrices. Without Triton's ways it takes a third of
-# the time; steps are slower by less than a fit of a few thousand of them saves (docs/performance.md).
+# On a GPU most of a compilation goes into trials of ways to multiply matrices. Without Triton's ways it takes a third
+# of the time; steps are slower by less than a fit of a few thousand of them saves (docs/performance.md).
 GPU_OPTIONS: dict[str, Any] = {"xla_gpu_enable_triton_gemm": False}
 # On the CPU a program of ours can take longer to compile than to run. With these options of XLA a flow compiles three
 # times sooner and runs as fast: its work is in matrix products and factorisations, which LLVM does not see.

@@ -393,11 +393,12 @@ class TrainingSpec(Spec):
     `natural_rate` is the step γ of natural gradients for q of the output (None: Adam for it too). `decay` is the part
     of the iterations over which the rate falls to zero by a cosine; `tolerance` (nats per row and 100 iterations) ends
     the constant part early once the bound no longer rises. `path_average` says what is averaged over `n_train_samples`
-    paths (`objectives.negative_bound`). A flow's field has `field_inducing` inducing points (None: as many as the
-    output, which is also the most); stochastic steps do not move those named by `fixed_inducing` ("none", "field",
-    "all"). `dof` are the degrees of freedom ν of the diffusion "wishart" (None: its rank). With `falls_back` a flow
-    that ends below the bound of the sparse GP alone (Gaussian, collapsed, `sgp_iter` iterations) becomes that GP: the
-    identity is a flow. These four are for regression and classification.
+    paths (`objectives.negative_bound`). With `counts_paths` a batch is of `batch_size` paths, not rows. A flow's
+    field has `field_inducing` inducing points (None: as many as the output, which is also the most); stochastic steps
+    do not move those named by `fixed_inducing` ("none", "field", "all"). `dof` are the degrees of freedom ν of the
+    diffusion "wishart" (None: its rank). With `falls_back` a flow that ends below the bound of the sparse GP alone
+    (Gaussian, collapsed, `sgp_iter` iterations) becomes that GP: the identity is a flow. These five are for
+    regression and classification.
     """
 
     max_iter: int
@@ -428,12 +429,17 @@ class TrainingSpec(Spec):
     fixed_inducing: str = "none"
     dof: int | None = None
     falls_back: bool = False
+    counts_paths: bool = False
 
     def __post_init__(self) -> None:
         if self.fixed_inducing not in FIXED_INDUCING:
             raise unknown_option("fixed_inducing", self.fixed_inducing, FIXED_INDUCING)
         if self.path_average not in ("log", "density"):
             raise unknown_option("path_average", self.path_average, ("log", "density"))
+
+    def batch_rows(self, n_samples: int) -> int:
+        """How many rows a batch has where each has `n_samples` paths."""
+        return max(1, self.batch_size // n_samples) if self.counts_paths else self.batch_size
 
     def without_flow(self) -> TrainingSpec:
         """For a sparse GP alone: the phase of the output is the whole fit."""

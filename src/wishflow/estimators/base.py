@@ -111,6 +111,8 @@ def chosen_training(estimator: Any, presets: dict[str, Any], n_rows: int, n_inpu
         given["path_average"] = options["path_average"]
     if options["tol"] is not None:
         given["tolerance"] = checks.tolerance(options["tol"])
+    if "batch_size" in given:  # who says how large a batch is means rows
+        given["counts_paths"] = False
     if "max_iter" in given:  # the warm-up of the KL terms keeps its share of the iterations
         given["kl_warmup"] = chosen.kl_warmup * given["max_iter"] // chosen.max_iter
         given["falls_back"] = False  # who says how long a flow is trained wants that flow

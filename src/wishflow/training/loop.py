@@ -32,7 +32,7 @@ from ..models.dynamics import Start
 from ..models.latent import LatentStart
 from ..runtime import on_accelerator
 from ..series import Transitions, Windows
-from ..specs import DynamicsSpec, FlowSpec, Gaussian, SparseGPSpec, TrainingSpec
+from ..specs import DynamicsSpec, FlowSpec, Gaussian, NoDiffusion, SparseGPSpec, TrainingSpec
 from . import chunk, collapsed
 from .schedule import Convergence, rates_from
 from .steps import AbstractSteps, RowSteps, SeriesSteps
@@ -308,7 +308,8 @@ class _RowsRun(_Run):
         starts = self._unstack(models)
         flows = self._stack([self._flow_from(i, spec, start, training) for i, start in enumerate(starts)])
         rate = training.learning_rate if self.problems[0].learning_rate is None else self.problems[0].learning_rate
-        return self._stochastic_phase(flows, "flow", training.max_iter, rate, self._steps(training.n_train_samples))
+        n_samples = 1 if isinstance(spec.diffusion, NoDiffusion) else training.n_train_samples
+        return self._stochastic_phase(flows, "flow", training.max_iter, rate, self._steps(n_samples))
 
     def _collapsed_phase(self, models: PyTree, phase: str, n_iter: int) -> PyTree:
         models = self._refresh_jitter(models)
@@ -353,14 +354,14 @@ class _RowsRun(_Run):
             training.flow_dtype,
             is_natural,
             training.path_average,
-            self._batch_size(),
+            self._batch_size(n_samples),
             fixed_inducing=training.fixed_inducing,
         )
 
-    def _batch_size(self) -> int:
+    def _batch_size(self, n_samples: int) -> int:
         """The whole data where they fit, so that the size class of the rows is the size of the batch."""
-        n_rows = self.data.X.shape[-2]
-        return n_rows if max(len(p.X) for p in self.problems) <= self.training.batch_size else self.training.batch_size
+        n_rows, size = self.data.X.shape[-2], self.training.batch_rows(n_samples)
+        return n_rows if max(len(p.X) for p in self.problems) <= size else size
 
 
 class _SeriesRun(_Run):

@@ -26,7 +26,7 @@ STEP_OVERHEAD = 5000
 FLOW_SETTINGS = (
     *("max_iter", "learning_rate", "n_steps", "n_train_samples", "path_average", "kl_warmup", "warm_iter"),
     *("flow_dtype", "flow_noise_share", "output_lengthscale", "field_lengthscale", "field_variance"),
-    *("field_inducing", "dof", "falls_back"),
+    *("field_inducing", "dof", "falls_back", "counts_paths"),
 )
 # Settings of stochastic steps, which SGP has only where its bound is not collapsed.
 BATCH_SETTINGS = ("batch_size", "natural_rate", "warm_rate", "decay", "rate_warmup", "fixed_inducing")
@@ -92,12 +92,13 @@ class Cell:
         """About how much there is to compute, for estimates of time: rows that pass a step of the solver, or the GP."""
         n_train = len(split(n_rows, 0)[0])
         rule = PRESETS[self.preset](n_train, n_inputs)
-        batch = min(n_train, rule.batch_size)
+        n_paths = 1 if self.model in ("sgp", "nonoise") else rule.n_train_samples
+        batch = min(n_train, rule.batch_rows(n_paths))
         overhead = STEP_OVERHEAD if on_accelerator() else 0
         if self.model == "sgp":
             n_steps, batch = rule.sgp_iter, n_train if rule.collapsed else batch
             return float(self.n_splits * SGP_STEP * n_steps * (batch + overhead))
-        return float(self.n_splits * rule.max_iter * rule.n_steps * (batch * rule.n_train_samples + overhead))
+        return float(self.n_splits * rule.max_iter * rule.n_steps * (batch * n_paths + overhead))
 
 
 def cells(data: Iterable[str], models: Iterable[str], preset: str, n_splits: int) -> list[Cell]:
