@@ -297,6 +297,19 @@ def test_what_is_missing_is_said_and_never_guessed(results):
     assert tests.loc["protein", "diffWGP vs. diffGP: p"] != "missing"
 
 
+def test_the_overview_has_the_highest_mean_in_bold_and_the_best_of_the_paper(results):
+    table = tables.overview_table(results).set_index("data")
+    labels = [model.label for model in MODELS.values()]
+    for data in DATA:
+        found = {MODELS[m].label: made_scores(data, m)["log_density"].mean() for m in MODELS if (data, m) in results}
+        found.pop("No noise" if data == "naval" else "", None)  # not finite there
+        best = max(found, key=lambda label: found[label])
+        assert [label for label in labels if table.loc[data, label].startswith("**")] == [best]
+    assert table.loc["protein", "SGP"] == "missing"
+    assert table.loc["protein", tables.BEST_NAME] == "-2.7678 (No noise)"
+    assert table.loc["naval", tables.BEST_NAME] == "8.2736 (diffWGP, ρ = 5)"
+
+
 def test_p_values_are_those_of_scipy_on_the_raw_scores(results):
     frame = tables.wilcoxon_frame(results)
     assert len(frame) == 2 * 3 * len(DATA)
@@ -383,7 +396,7 @@ def test_the_page_holds_every_table_and_figure(page, results):
     text = page.read_text()
     wanted = [tables.score_table(results, data) for data in DATA]
     wanted += [tables.wilcoxon_table(results, score) for score in tables.LOG_SCORES]
-    for table in [*wanted, pages.overview(results)]:
+    for table in [*wanted, tables.overview_table(results)]:
         assert report.html_table(table) in text
     assert text.count("<img ") == len(DATA)
     assert "2 of 40 cells have no result yet" in text
@@ -396,6 +409,18 @@ def test_the_page_needs_nothing_but_itself(page):
     assert all(source.startswith("data:") for source in re.findall(r'(?:src|href)="([^"]*)"', text))
     assert not re.search(r"https?://", text)
     assert 'name="viewport"' in text
+
+
+def test_the_page_says_what_it_took_and_where_a_flow_was_not_kept(tmp_path):
+    gpu = {**SOURCE, "device": "made (gpu)"}
+    write_cell(tmp_path, "naval", "nonoise", status=["converged", "the sparse GP was kept"], score_seconds=30.0)
+    write_cell(tmp_path, "naval", "diffgp", provenance=gpu)
+    write_cell(tmp_path, "boston", "diffgp", provenance=gpu)
+    text = pages.markdown(read_results(tmp_path, "fast"), "fast")
+    assert "made (gpu): 40 fits, 2.0 minutes of training and 0.0 of scoring." in text
+    assert "none: 20 fits, 1.0 minutes of training and 0.5 of scoring." in text
+    assert "which was kept: naval (No noise)." in text
+    assert "**37 of 40 cells have no result yet:** boston (SGP, No noise, diffWGP ρ = 5, diffWGP ρ = 10); " in text
 
 
 def test_the_same_results_give_the_same_files(results):
