@@ -415,11 +415,13 @@ def test_the_page_says_what_it_took_and_where_a_flow_was_not_kept(tmp_path):
     gpu = {**SOURCE, "device": "made (gpu)"}
     write_cell(tmp_path, "naval", "nonoise", status=["converged", "the sparse GP was kept"], score_seconds=30.0)
     write_cell(tmp_path, "naval", "diffgp", provenance=gpu)
-    write_cell(tmp_path, "boston", "diffgp", provenance=gpu)
+    settings = {**SETTINGS, "options": {"n_predict_samples": 100}}
+    write_cell(tmp_path, "boston", "diffgp", provenance=gpu, settings=settings)
     text = pages.markdown(read_results(tmp_path, "fast"), "fast")
     assert "made (gpu): 40 fits, 2.0 minutes of training and 0.0 of scoring." in text
     assert "none: 20 fits, 1.0 minutes of training and 0.5 of scoring." in text
     assert "which was kept: naval (No noise)." in text
+    assert "fewer than 1000 paths, by an older run: boston (diffGP)." in text
     assert "**37 of 40 cells have no result yet:** boston (SGP, No noise, diffWGP ρ = 5, diffWGP ρ = 10); " in text
 
 

@@ -11,7 +11,7 @@ from ...files import write_bytes_atomic
 from ..provenance import sources
 from . import figures, paper, tables
 from .results import Results, read_results
-from .suite import DATA, MODELS
+from .suite import DATA, MODELS, N_PATHS
 
 TITLE = "“Stochastic Differential Equations with Variational Wishart Diffusions”: the UCI tables, reproduced"
 SCORE_NOTES = (
@@ -62,7 +62,7 @@ def markdown(results: Results, preset: str) -> str:
     """All tables as one Markdown page."""
     parts = [f"# {TITLE}", preset_note(preset), *missing_note(results)]
     parts += ["## Overview: log density, mixture", OVERVIEW_NOTE, report.markdown_table(tables.overview_table(results))]
-    parts += [*kept_note(results), "## Scores", *SCORE_NOTES]
+    parts += [*kept_note(results), *paths_note(results), "## Scores", *SCORE_NOTES]
     parts += [report.markdown_table(tables.score_table(results)), "## Wilcoxon tests", *TEST_NOTES]
     for score in tables.LOG_SCORES:
         parts += [f"### {_score_title(score)}", report.markdown_table(tables.wilcoxon_table(results, score))]
@@ -74,7 +74,7 @@ def page(results: Results, preset: str) -> str:
     """All tables and figures as one HTML page."""
     parts = [report.html_paragraph(text) for text in (preset_note(preset), *missing_note(results))]
     parts += [report.html_heading("Overview: log density, mixture"), *_notes([OVERVIEW_NOTE])]
-    parts += [report.html_table(tables.overview_table(results)), *_notes(kept_note(results))]
+    parts += [report.html_table(tables.overview_table(results)), *_notes([*kept_note(results), *paths_note(results)])]
     parts += [*_test_parts(results), *_figure_parts(results), *_score_parts(results)]
     parts += [report.html_heading("Sources"), report.html_list(source_lines(results))]
     return report.html_page(TITLE, parts)
@@ -125,6 +125,13 @@ def kept_note(results: Results) -> list[str]:
         return []
     names = _cell_names(kept)
     return [f"On some splits or all of these the flow's bound ended below that of SGP, which was kept: {names}."]
+
+
+def paths_note(results: Results) -> list[str]:
+    """A sentence that names the cells of older runs, whose mixtures have fewer paths, if any."""
+    counts = {key: result["settings"].get("options", {}).get("n_predict_samples") for key, result in results.items()}
+    fewer = [key for key, n in counts.items() if n is not None and n < N_PATHS]
+    return [f"Scored with fewer than {N_PATHS} paths, by an older run: {_cell_names(fewer)}."] if fewer else []
 
 
 def _cell_names(cells: Iterable[tuple[str, str]]) -> str:
