@@ -80,10 +80,10 @@ def bar_table() -> str:
     rows = []
     for data, bar in BARS.items():
         means = {model: mean_of(results.get((data, model))) for model in ("diffwgp5", "diffwgp10")}
-        row = {"data": data, "bar": f"{bar:g}"}
+        row = {"data": data, "bar": f"{bar:.3f}"}
         for model, mean in means.items():
             row[MODELS[model].label] = verdict(mean, bar)
-        row["aim"] = f"{AIMS[data]:g}" if data in AIMS else NO_NUMBER
+        row["aim"] = f"{AIMS[data]:.3f}" if data in AIMS else NO_NUMBER
         row["aim, ρ = 5"] = verdict(means["diffwgp5"], AIMS[data]) if data in AIMS else NO_NUMBER
         row["ρ = 5 − SGP, ± standard error"] = paired_text(results, data)
         rows.append(row)
@@ -126,7 +126,7 @@ def sgp_bar_table() -> str:
     """What SGP is to reach."""
     results = uci_results()
     rows = [
-        {"data": data, "bar": f"{bar:g}", "SGP": verdict(mean_of(results.get((data, "sgp"))), bar, SGP_ALLOWANCE)}
+        {"data": data, "bar": f"{bar:.3f}", "SGP": verdict(mean_of(results.get((data, "sgp"))), bar, SGP_ALLOWANCE)}
         for data, bar in SGP_BARS.items()
     ]
     return markdown_table(pd.DataFrame(rows))

@@ -545,28 +545,55 @@ def test_main_refuses_names_that_are_not_known(tmp_path):
         reproduce.main(tmp_path, data=["housing"])
 
 
+@pytest.fixture
+def brief(monkeypatch):
+    """Both presets with a few iterations; figures are drawn in other tests."""
+    for name, rule in dict(presets.PRESETS).items():
+        monkeypatch.setitem(
+            presets.PRESETS,
+            name,
+            lambda n, d, rule=rule: dataclasses.replace(rule(n, d), max_iter=3, sgp_iter=3, warm_iter=3),
+        )
+    monkeypatch.setattr(figures, "SCORES", {})
+
+
 @pytest.mark.slow
-def test_boston_from_the_command_to_the_page(tmp_path, monkeypatch):
+@pytest.mark.parametrize("preset", list(presets.PRESETS))
+def test_boston_from_the_command_to_the_page(tmp_path, brief, preset):
     """Two splits and a few iterations, twice: the second time nothing is trained."""
     try:
         load_uci("boston")
     except DatasetError as error:
         pytest.skip(f"the data are not here: {error}")
-    rule = presets.fast_preset
-    monkeypatch.setitem(
-        presets.PRESETS, "fast", lambda n, d: dataclasses.replace(rule(n, d), max_iter=3, sgp_iter=3, warm_iter=3)
-    )
-    monkeypatch.setattr(figures, "SCORES", {})  # drawn in other tests
     arguments = ("--data", "boston", "--models", "sgp,diffwgp5", "--splits", 2, "--group", 1, "--output", tmp_path)
+    arguments += ("--preset", preset)
     first = invoke(*arguments)
     assert first.exit_code == 0, first.output
     assert "38 of 40 cells are missing" in first.output
-    results = read_results(tmp_path, "fast")
+    results = read_results(tmp_path, preset)
     assert sorted(results) == [("boston", "diffwgp5"), ("boston", "sgp")]
     for result in results.values():
         assert all(np.isfinite(list(row.values())).all() for row in result["splits"])
         assert result["provenance"]["commit"] and result["training"]["max_iter"] == 3
     again = invoke(*arguments)
     assert "2 of 2 cells are done already" in again.output
-    assert read_results(tmp_path, "fast") == results
-    assert (tmp_path / "fast" / "index.html").exists()
+    assert read_results(tmp_path, preset) == results
+    assert [path.name for path in tmp_path.iterdir()] == [preset]
+    assert (tmp_path / preset / "index.html").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", list(presets.PRESETS))
+def test_every_model_is_finite_on_data_like_naval(tmp_path, brief, monkeypatch, preset):
+    """Constant inputs, equal inputs, inputs on a grid and next to no noise: the paper has no number of No noise."""
+    rng = np.random.default_rng(0)
+    speed = rng.integers(1, 10, size=(300, 1)) / 3.0
+    X = np.hstack([speed, speed, np.full((300, 2), 288.0), rng.normal(size=(300, 2)) + speed])
+    y = 0.97 + 0.01 * np.tanh(X[:, 4] - X[:, 5]) + 1e-6 * rng.normal(size=300)
+    data = wf.datasets.Dataset("made", X, y, tuple("abcdef"), "y", "")
+    monkeypatch.setattr(reproduce, "load", lambda name: data)
+    assert reproduce.main(tmp_path, data=["naval"], n_splits=1, preset=preset) == 0
+    results = read_results(tmp_path, preset)
+    assert list(results) == [("naval", model) for model in MODELS]
+    for key, result in results.items():
+        assert all(np.isfinite(list(row.values())).all() for row in result["splits"]), key
