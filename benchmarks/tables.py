@@ -1,6 +1,6 @@
 """Tables of the documentation, from result files alone.
 
-    python -m benchmarks.tables             # rewrites the marked parts of README.md and docs/results.md
+    python -m benchmarks.tables             # rewrites the marked parts of README.md and docs, draws docs/figures
     python -m benchmarks.tables --check     # fails where they differ from what the files say
 
 A marked part lies between `<!-- results:NAME -->` and `<!-- /results:NAME -->`.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import itertools
 import json
 import re
 import sys
@@ -22,69 +21,21 @@ import numpy as np
 from wishflow import specs
 from wishflow.experiments.beijing import results as beijing
 from wishflow.experiments.beijing.tables import score_table
-from wishflow.experiments.uci.results import read_results
-from wishflow.experiments.uci.suite import DATA, MODELS
+from wishflow.experiments.uci.suite import MODELS
 from wishflow.files import read_json
 from wishflow.report import markdown_table
 
+from . import document_figures, levers, reproduction
 from .gpu import table as gpu
 from .mixtures import best_mixtures, mixture_energy
+from .reproduction import NOT_MEASURED, ROOT
 
-ROOT = Path(__file__).parent.parent
 N_MIXTURES = 3
 SPEED_RUNS = ("speed.json", "speed_series.json", "speed_now.json")
 TUNED = {"diffwgp": "diffwgp5"}
-DOCUMENTS = ("README.md", "docs/results.md", "docs/tuning.md", "docs/performance.md")
-BARS = {
-    ("boston", "sgp"): -2.45,
-    ("concrete", "sgp"): -3.18,
-    ("kin8nm", "sgp"): 0.97,
-    ("naval", "sgp"): 9.0,
-    ("power", "sgp"): -2.81,
-    ("wine_white", "sgp"): -1.06,
-    ("kin8nm", "diffwgp5"): 1.33,
-    ("concrete", "diffwgp5"): -3.03,
-    ("boston", "diffwgp5"): -2.47,
-}
-NOT_MEASURED = "Not measured yet."
+DOCUMENTS = ("README.md", "docs/reproduction.md", "docs/results.md", "docs/tuning.md", "docs/performance.md")
 GROWTH_FIGURE = "figures/growth.svg"  # beside the page that shows it; drawn by `python -m benchmarks.growth`
 GROWTH_PAIR = ("independent columns", "independent columns, rematerialised")
-
-
-def uci_results() -> dict[tuple[str, str], dict]:
-    """Test results by (data, model), in the order of the paper's tables."""
-    return read_results(ROOT / "results" / "reproduction", "fast")
-
-
-def uci_table() -> str:
-    """Log density, RMSE, coverage: mean ± standard deviation over the splits."""
-    lines = [
-        "| data | model | log density (mixture) | mean of logs | RMSE | 95 % coverage | seconds, all splits | bar |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    results = uci_results()
-    for data, model in itertools.product(DATA, MODELS):
-        bar = BARS.get((data, model))
-        if (data, model) in results:
-            lines.append(_row(data, MODELS[model].label, results[data, model], bar))
-        elif bar is not None:
-            lines.append(f"| {data} | {MODELS[model].label} | not measured yet | | | | | {bar:g} |")
-    return "\n".join(lines)
-
-
-def _row(data: str, label: str, result: dict, bar: float | None) -> str:
-    mean, sd = result["mean"], result["sd"]
-    cells = [
-        data,
-        label,
-        f"{mean['log_density']:.3f} ± {sd['log_density']:.3f}",
-        f"{mean['mean_log_density_of_paths']:.3f}",
-        f"{mean['rmse']:.4g}",
-        f"{mean['coverage_95']:.3f}",
-        f"{result['fit_seconds']:.0f}",
-        "" if bar is None else f"{bar:g} ({'reached' if mean['log_density'] >= bar - 0.01 else 'missed'})",
-    ]
-    return "| " + " | ".join(cells) + " |"
 
 
 def waiting_table() -> str:
@@ -329,20 +280,27 @@ def speed_sources() -> str:
     return "\n".join(f"- {_source(p)}, {p['cpu_count']} cores" for p in found)
 
 
-def sources() -> str:
-    """Commands, commits and machines of the result files."""
-    seen = dict.fromkeys(_source(result["provenance"]) for result in uci_results().values())
-    return "\n".join(f"- {line}" for line in seen)
-
-
 def _source(p: dict) -> str:
     return f"`{p['command']}`, commit {p['commit'][:12]}, {p['device']}, jax {p['versions']['jax']}"
 
 
+def lever_table() -> str:
+    """What each lever gained on validation parts."""
+    return levers.lever_table(list(_tried("uci")))
+
+
 PARTS = {
-    "uci": uci_table,
+    "overview": reproduction.overview_table,
+    "scores": reproduction.score_table,
+    "wilcoxon": reproduction.wilcoxon_tables,
+    "bars": reproduction.bar_table,
+    "sgp_bars": reproduction.sgp_bar_table,
+    "cost": reproduction.cost,
+    "sources": reproduction.source_list,
+    "joint": reproduction.joint_table,
+    "differences": reproduction.difference_table,
+    "levers": lever_table,
     "waiting": waiting_table,
-    "sources": sources,
     "tuning": tuning_table,
     "beijing": beijing_table,
     "tuning_beijing": beijing_tuning_table,
@@ -374,11 +332,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    stale = []
+    stale = document_figures.stale()
+    if not options.check:
+        document_figures.draw(stale)
     for name in DOCUMENTS:
         path = ROOT / name
-        if not path.exists():
-            continue
         text = path.read_text()
         new = rendered(text)
         if new != text:

@@ -297,6 +297,19 @@ def test_what_is_missing_is_said_and_never_guessed(results):
     assert tests.loc["protein", "diffWGP vs. diffGP: p"] != "missing"
 
 
+def test_the_overview_has_the_highest_mean_in_bold_and_the_best_of_the_paper(results):
+    table = tables.overview_table(results).set_index("data")
+    labels = [model.label for model in MODELS.values()]
+    for data in DATA:
+        found = {MODELS[m].label: made_scores(data, m)["log_density"].mean() for m in MODELS if (data, m) in results}
+        found.pop("No noise" if data == "naval" else "", None)  # not finite there
+        best = max(found, key=lambda label: found[label])
+        assert [label for label in labels if table.loc[data, label].startswith("**")] == [best]
+    assert table.loc["protein", "SGP"] == "missing"
+    assert table.loc["protein", tables.BEST_NAME] == "-2.7678 (No noise)"
+    assert table.loc["naval", tables.BEST_NAME] == "8.2736 (diffWGP, ρ = 5)"
+
+
 def test_p_values_are_those_of_scipy_on_the_raw_scores(results):
     frame = tables.wilcoxon_frame(results)
     assert len(frame) == 2 * 3 * len(DATA)
@@ -383,7 +396,7 @@ def test_the_page_holds_every_table_and_figure(page, results):
     text = page.read_text()
     wanted = [tables.score_table(results, data) for data in DATA]
     wanted += [tables.wilcoxon_table(results, score) for score in tables.LOG_SCORES]
-    for table in [*wanted, pages.overview(results)]:
+    for table in [*wanted, tables.overview_table(results)]:
         assert report.html_table(table) in text
     assert text.count("<img ") == len(DATA)
     assert "2 of 40 cells have no result yet" in text
@@ -396,6 +409,20 @@ def test_the_page_needs_nothing_but_itself(page):
     assert all(source.startswith("data:") for source in re.findall(r'(?:src|href)="([^"]*)"', text))
     assert not re.search(r"https?://", text)
     assert 'name="viewport"' in text
+
+
+def test_the_page_says_what_it_took_and_where_a_flow_was_not_kept(tmp_path):
+    gpu = {**SOURCE, "device": "made (gpu)"}
+    write_cell(tmp_path, "naval", "nonoise", status=["converged", "the sparse GP was kept"], score_seconds=30.0)
+    write_cell(tmp_path, "naval", "diffgp", provenance=gpu)
+    settings = {**SETTINGS, "options": {"n_predict_samples": 100}}
+    write_cell(tmp_path, "boston", "diffgp", provenance=gpu, settings=settings)
+    text = pages.markdown(read_results(tmp_path, "fast"), "fast")
+    assert "made (gpu): 40 fits, 2.0 minutes of training and 0.0 of scoring." in text
+    assert "none: 20 fits, 1.0 minutes of training and 0.5 of scoring." in text
+    assert "which was kept: naval (No noise)." in text
+    assert "fewer than 1000 paths, by an older run: boston (diffGP)." in text
+    assert "**37 of 40 cells have no result yet:** boston (SGP, No noise, diffWGP ρ = 5, diffWGP ρ = 10); " in text
 
 
 def test_the_same_results_give_the_same_files(results):
@@ -518,28 +545,55 @@ def test_main_refuses_names_that_are_not_known(tmp_path):
         reproduce.main(tmp_path, data=["housing"])
 
 
+@pytest.fixture
+def brief(monkeypatch):
+    """Both presets with a few iterations; figures are drawn in other tests."""
+    for name, rule in dict(presets.PRESETS).items():
+        monkeypatch.setitem(
+            presets.PRESETS,
+            name,
+            lambda n, d, rule=rule: dataclasses.replace(rule(n, d), max_iter=3, sgp_iter=3, warm_iter=3),
+        )
+    monkeypatch.setattr(figures, "SCORES", {})
+
+
 @pytest.mark.slow
-def test_boston_from_the_command_to_the_page(tmp_path, monkeypatch):
+@pytest.mark.parametrize("preset", list(presets.PRESETS))
+def test_boston_from_the_command_to_the_page(tmp_path, brief, preset):
     """Two splits and a few iterations, twice: the second time nothing is trained."""
     try:
         load_uci("boston")
     except DatasetError as error:
         pytest.skip(f"the data are not here: {error}")
-    rule = presets.fast_preset
-    monkeypatch.setitem(
-        presets.PRESETS, "fast", lambda n, d: dataclasses.replace(rule(n, d), max_iter=3, sgp_iter=3, warm_iter=3)
-    )
-    monkeypatch.setattr(figures, "SCORES", {})  # drawn in other tests
     arguments = ("--data", "boston", "--models", "sgp,diffwgp5", "--splits", 2, "--group", 1, "--output", tmp_path)
+    arguments += ("--preset", preset)
     first = invoke(*arguments)
     assert first.exit_code == 0, first.output
     assert "38 of 40 cells are missing" in first.output
-    results = read_results(tmp_path, "fast")
+    results = read_results(tmp_path, preset)
     assert sorted(results) == [("boston", "diffwgp5"), ("boston", "sgp")]
     for result in results.values():
         assert all(np.isfinite(list(row.values())).all() for row in result["splits"])
         assert result["provenance"]["commit"] and result["training"]["max_iter"] == 3
     again = invoke(*arguments)
     assert "2 of 2 cells are done already" in again.output
-    assert read_results(tmp_path, "fast") == results
-    assert (tmp_path / "fast" / "index.html").exists()
+    assert read_results(tmp_path, preset) == results
+    assert [path.name for path in tmp_path.iterdir()] == [preset]
+    assert (tmp_path / preset / "index.html").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", list(presets.PRESETS))
+def test_every_model_is_finite_on_data_like_naval(tmp_path, brief, monkeypatch, preset):
+    """Constant inputs, equal inputs, inputs on a grid and next to no noise: the paper has no number of No noise."""
+    rng = np.random.default_rng(0)
+    speed = rng.integers(1, 10, size=(300, 1)) / 3.0
+    X = np.hstack([speed, speed, np.full((300, 2), 288.0), rng.normal(size=(300, 2)) + speed])
+    y = 0.97 + 0.01 * np.tanh(X[:, 4] - X[:, 5]) + 1e-6 * rng.normal(size=300)
+    data = wf.datasets.Dataset("made", X, y, tuple("abcdef"), "y", "")
+    monkeypatch.setattr(reproduce, "load", lambda name: data)
+    assert reproduce.main(tmp_path, data=["naval"], n_splits=1, preset=preset) == 0
+    results = read_results(tmp_path, preset)
+    assert list(results) == [("naval", model) for model in MODELS]
+    for key, result in results.items():
+        assert all(np.isfinite(list(row.values())).all() for row in result["splits"]), key

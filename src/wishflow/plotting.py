@@ -29,6 +29,7 @@ MODEL_COLOURS = {
 FIRST_COLOUR = "#0072B2"
 POINT_COLOUR = "#7F7F7F"
 N_OUTLINE = 60
+N_VIOLIN = 50
 
 
 def colour_of(model: str) -> str:
@@ -193,7 +194,8 @@ def plot_violins(
 def _violin(ax: Axes, place: int, values: np.ndarray, colour: str) -> None:
     values = values[np.isfinite(values)]
     if np.ptp(values) > 0.0:  # the outline of equal numbers is not defined
-        parts: dict[str, Any] = ax.violinplot([values], positions=[place], widths=0.8, showextrema=False)
+        how: dict[str, Any] = {"widths": 0.8, "showextrema": False, "points": N_VIOLIN}
+        parts: dict[str, Any] = ax.violinplot([values], positions=[place], **how)
         parts["bodies"][0].set(facecolor=colour, edgecolor=colour, alpha=0.35)
     # Spread sideways by a fixed rule, so that equal numbers give equal pictures.
     sideways = 0.18 * ((0.618 * np.arange(len(values))) % 1.0 - 0.5)

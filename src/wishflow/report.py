@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 SVG_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
 # Letters stay letters: the file is small, and its text can be found and read aloud.
 SVG_SETTINGS: Any = {"svg.fonttype": "none", "svg.hashsalt": "wishflow"}
+# A hundredth of a point cannot be seen; more digits make half of a file.
+MANY_DIGITS = re.compile(rb"(\.\d\d)\d+")
 STYLE = """
 :root { color-scheme: light; }
 body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; margin: 0 auto; padding: 1rem;
@@ -33,7 +35,8 @@ table { border-collapse: collapse; font-size: .82rem; font-variant-numeric: tabu
 th, td { padding: .25rem .45rem; text-align: right; border-bottom: 1px solid #ddd; }
 td { white-space: nowrap; }
 th { vertical-align: bottom; border-bottom: 2px solid #888; min-width: 3rem; }
-th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: #fff; min-width: 6.5rem; }
+th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: #fff; min-width: 6.5rem;
+  white-space: normal; max-width: 15rem; }
 .panels { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(17rem, 100%), 1fr)); gap: .5rem; }
 .single { max-width: 52rem; }
 img { width: 100%; height: auto; display: block; }
@@ -114,7 +117,7 @@ def svg(figure: Figure) -> bytes:
     file = io.BytesIO()
     with matplotlib.rc_context(SVG_SETTINGS):
         figure.savefig(file, format="svg", metadata=SVG_METADATA)
-    return file.getvalue()
+    return MANY_DIGITS.sub(rb"\1", file.getvalue())
 
 
 def png(figure: Figure, dpi: int = 150) -> bytes:

@@ -121,7 +121,8 @@ def hour_figure(results: Results) -> Figure:
                 ax.plot(hours, ratio, color=shown.colour, linestyle=shown.line, label=shown.label, linewidth=1.5)
         ax.set_ylabel(name if base is None else f"{name} / that of VAR(24)")
         if base is not None and ax.get_ylim()[1] > HIGHEST_RATIO:
-            ax.set_ylim(top=HIGHEST_RATIO)
+            lowest = min(float(np.nanmin(np.asarray(line.get_ydata(), float))) for line in ax.lines)
+            ax.set_ylim(lowest - 0.05 * (HIGHEST_RATIO - lowest), HIGHEST_RATIO)
     _hour_axis(panels[-1])
     if panels[0].lines:
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=9)

@@ -141,15 +141,21 @@ def setting_lines(results: Results) -> list[str]:
         settings = result["settings"]
         if cell == "scores" and "rule" in settings:
             varied = settings.get("varied", [])
-            common = {k: v for k, v in _changed(settings["options"]).items() if not any(k in kind for kind in varied)}
-            parts = [f"{key}={value!r}" for key, value in common.items()]
+            parts = [_option(key, value) for key, value in _changed(settings["options"]).items()]
             kinds = ["`" + ", ".join(f"{key}={value!r}" for key, value in kind.items()) + "`" for kind in varied]
-            in_turn = f"; members in turn {'; '.join(kinds)}" if kinds else ""
+            in_turn = f"; members in turn with {'; '.join(kinds)}" if kinds else ""
             n_members, n_draws = settings["n_members"], settings["n_draws"]
             counts = f"{n_members} {'member' if n_members == 1 else 'members'}, {n_draws} draws"
             iterations = f"{settings['rule']['max_iter']} iterations"
             lines.append(f"{label_of(name)}: `{', '.join(parts)}`{in_turn}; {counts}, {iterations}")
     return lines or ["No model of ours has a result yet."]
+
+
+def _option(name: str, value: Any) -> str:
+    """An option as it is typed; a transform by kind of series ("PM2.5"), which all stations have in common."""
+    if name == "transform" and isinstance(value, dict):
+        value = {column.split()[-1]: chosen for column, chosen in value.items()}
+    return f"{name}={value!r}"
 
 
 def _changed(options: dict[str, Any]) -> dict[str, Any]:

@@ -68,11 +68,11 @@ def panel_figure(results: Results, data: str, score: str) -> Figure:
     return figure
 
 
-def violin_figure(results: Results, score: str) -> Figure:
+def violin_figure(results: Results, score: str, n_columns: int = N_COLUMNS) -> Figure:
     """All data sets on one sheet."""
-    n_rows = -(-len(DATA) // N_COLUMNS)
-    figure = Figure(figsize=(3.3 * N_COLUMNS, 2.8 * n_rows + 0.4), layout="constrained")
-    for data, ax in zip(DATA, figure.subplots(n_rows, N_COLUMNS).ravel(), strict=True):
+    n_rows = -(-len(DATA) // n_columns)
+    figure = Figure(figsize=(3.3 * n_columns, 2.8 * n_rows + 0.4), layout="constrained")
+    for data, ax in zip(DATA, figure.subplots(n_rows, n_columns).ravel(), strict=True):
         draw_panel(results, data, score, ax)
     figure.suptitle(SCORES[score], fontsize=11)
     return figure

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-
-import pandas as pd
+from typing import Any
 
 from ... import report
 from ...files import write_bytes_atomic
 from ..provenance import sources
 from . import figures, paper, tables
 from .results import Results, read_results
-from .suite import DATA, MODELS
+from .suite import DATA, MODELS, N_PATHS
 
 TITLE = "“Stochastic Differential Equations with Variational Wishart Diffusions”: the UCI tables, reproduced"
 SCORE_NOTES = (
@@ -24,6 +23,7 @@ SCORE_NOTES = (
     "deviation; ours uses training statistics only. A rank above the number of inputs acts as that number, so on power "
     "both ranks are one model. bike_paper holds two inputs whose sum is the target, as in the paper.",
 )
+OVERVIEW_NOTE = "Mean ± standard deviation over the splits, in the units of the data; bold: the highest of a row."
 TEST_NOTES = (
     "One-sided p-values of Wilcoxon's signed-rank test over the splits, paired: small where the first model's log "
     "density is the higher one. Bold: below 0.05. Holm's correction is over the data sets of a column that have a "
@@ -60,7 +60,9 @@ def _write(path: Path, text: str) -> None:
 
 def markdown(results: Results, preset: str) -> str:
     """All tables as one Markdown page."""
-    parts = [f"# {TITLE}", preset_note(preset), *missing_note(results), "## Scores", *SCORE_NOTES]
+    parts = [f"# {TITLE}", preset_note(preset), *missing_note(results)]
+    parts += ["## Overview: log density, mixture", OVERVIEW_NOTE, report.markdown_table(tables.overview_table(results))]
+    parts += [*kept_note(results), *paths_note(results), "## Scores", *SCORE_NOTES]
     parts += [report.markdown_table(tables.score_table(results)), "## Wilcoxon tests", *TEST_NOTES]
     for score in tables.LOG_SCORES:
         parts += [f"### {_score_title(score)}", report.markdown_table(tables.wilcoxon_table(results, score))]
@@ -71,7 +73,8 @@ def markdown(results: Results, preset: str) -> str:
 def page(results: Results, preset: str) -> str:
     """All tables and figures as one HTML page."""
     parts = [report.html_paragraph(text) for text in (preset_note(preset), *missing_note(results))]
-    parts += [report.html_heading("Overview: log density, mixture"), report.html_table(overview(results))]
+    parts += [report.html_heading("Overview: log density, mixture"), *_notes([OVERVIEW_NOTE])]
+    parts += [report.html_table(tables.overview_table(results)), *_notes([*kept_note(results), *paths_note(results)])]
     parts += [*_test_parts(results), *_figure_parts(results), *_score_parts(results)]
     parts += [report.html_heading("Sources"), report.html_list(source_lines(results))]
     return report.html_page(TITLE, parts)
@@ -103,14 +106,6 @@ def _notes(texts: Iterable[str]) -> list[str]:
     return [report.html_paragraph(text, is_note=True) for text in texts]
 
 
-def overview(results: Results) -> pd.DataFrame:
-    """Data sets down, models across: the log density of the mixture."""
-    name = tables.SCORE_NAMES["log_density"]
-    columns = {data: tables.score_table(results, data).set_index("model")[name] for data in DATA}
-    labels = [model.label for model in MODELS.values()]
-    return pd.DataFrame(columns).T.loc[list(DATA), labels].rename_axis("data").reset_index()
-
-
 def preset_note(preset: str) -> str:
     return f"Every model is trained with the preset `{preset}`: {PRESET_NOTES[preset]}."
 
@@ -120,16 +115,52 @@ def missing_note(results: Results) -> list[str]:
     missing = tables.missing_cells(results)
     if not missing:
         return []
-    names = ", ".join(f"{data} {MODELS[model].label}" for data, model in missing)
-    return [f"**{len(missing)} of {len(DATA) * len(MODELS)} cells have no result yet:** {names}."]
+    return [f"**{len(missing)} of {len(DATA) * len(MODELS)} cells have no result yet:** {_cell_names(missing)}."]
+
+
+def kept_note(results: Results) -> list[str]:
+    """A sentence that names the cells where a flow ended below the sparse GP, which was kept instead, if any."""
+    kept = [key for key, result in results.items() if any("was kept" in text for text in result.get("status", []))]
+    if not kept:
+        return []
+    names = _cell_names(kept)
+    return [f"On some splits or all of these the flow's bound ended below that of SGP, which was kept: {names}."]
+
+
+def paths_note(results: Results) -> list[str]:
+    """A sentence that names the cells of older runs, whose mixtures have fewer paths, if any."""
+    counts = {key: result["settings"].get("options", {}).get("n_predict_samples") for key, result in results.items()}
+    fewer = [key for key, n in counts.items() if n is not None and n < N_PATHS]
+    return [f"Scored with fewer than {N_PATHS} paths, by an older run: {_cell_names(fewer)}."] if fewer else []
+
+
+def _cell_names(cells: Iterable[tuple[str, str]]) -> str:
+    """Data sets, each with its models."""
+    by_data: dict[str, list[str]] = {}
+    for data, model in cells:
+        by_data.setdefault(data, []).append(MODELS[model].label.replace(", ", " "))
+    return "; ".join(f"{data} ({', '.join(models)})" for data, models in by_data.items())
+
+
+def cost_lines(results: Results) -> list[str]:
+    """Minutes of training and of scoring on each device, compilation included."""
+    by_device: dict[str, list[dict[str, Any]]] = {}
+    for result in results.values():
+        by_device.setdefault(str(result["provenance"].get("device", "unknown")), []).append(result)
+    return [f"{device}: {cost_text(made)}." for device, made in by_device.items()]
+
+
+def cost_text(results: Iterable[dict[str, Any]]) -> str:
+    """Number of fits, and what they took."""
+    results = list(results)
+    n_fits = sum(len(result["splits"]) for result in results)
+    fit, score = (sum(result.get(name, 0.0) for result in results) / 60 for name in ("fit_seconds", "score_seconds"))
+    return f"{n_fits} fits, {fit:.1f} minutes of training and {score:.1f} of scoring"
 
 
 def source_lines(results: Results) -> list[str]:
     """Where our numbers and the paper's come from, and what ours cost."""
-    seconds = sum(result["fit_seconds"] for result in results.values())
-    n_fits = sum(len(result["splits"]) for result in results.values())
-    lines = [f"Training took {seconds / 60:.1f} minutes in all, for {n_fits} fits."] if results else []
-    return [*lines, *sources(results.values()), f"The paper's numbers: {paper.source()}"]
+    return [*cost_lines(results), *sources(results.values()), f"The paper's numbers: {paper.source()}"]
 
 
 def _score_title(score: str) -> str:

@@ -24,6 +24,7 @@ SCORE_NAMES = {
     "crps": "CRPS",
     "coverage_95": "95 % coverage",
 }
+BEST_NAME = "best flow in the paper, its score"
 PAPER_NAMES = {"mean_log_density_of_paths": "log density in the paper", "rmse": "RMSE in the paper"}
 # The first is asked to be better than the second. The last pair is ours: the paper does not test it.
 COMPARISONS = (("diffgp", "sgp"), ("diffwgp5", "diffgp"), ("diffwgp5", "sgp"))
@@ -80,6 +81,31 @@ def _mean_text(score: str, cell: Any) -> str:
         return "not finite"
     form, spread = ("{:.3f}", "{:.3f}") if score in (*LOG_SCORES, "coverage_95") else ("{:#.4g}", "{:#.2g}")
     return form.format(cell.mean) + ("" if np.isnan(cell.sd) else " ± " + spread.format(cell.sd))
+
+
+def overview_table(results: Results) -> pd.DataFrame:
+    """Data sets down, models across: the log density of the mixture, the highest in bold; then the paper's best."""
+    numbers: dict[Any, Any] = {
+        (row.data, row.model): row for row in score_frame(results).itertuples() if row.score == "log_density"
+    }
+    rows = []
+    for data in DATA:
+        means = [numbers[data, model].mean for model in MODELS if numbers[data, model].n_splits]
+        best = max(means) if len(means) > 1 else np.nan
+        row = {"data": data}
+        for model, shown in MODELS.items():
+            text = _mean_text("log_density", numbers[data, model])
+            row[shown.label] = f"**{text}**" if numbers[data, model].mean == best else text
+        rows.append({**row, BEST_NAME: best_printed(data)})
+    return pd.DataFrame(rows)
+
+
+def best_printed(data: str) -> str:
+    """The highest log density the paper prints for a data set, in its own score, and whose it is."""
+    found = {model: printed_score(PAPER_SCORE, data, model) for model in MODELS}
+    means = {model: pair[0] for model, pair in found.items() if pair is not None}
+    best = max(means, key=lambda model: float(means[model]))
+    return f"{means[best]} ({MODELS[best].label})"
 
 
 def wilcoxon_frame(results: Results) -> pd.DataFrame:
