@@ -411,6 +411,17 @@ def test_the_page_needs_nothing_but_itself(page):
     assert 'name="viewport"' in text
 
 
+def test_cells_made_side_by_side_count_once():
+    def made(date, seconds):
+        return {"fit_seconds": seconds - 10.0, "score_seconds": 10.0, "provenance": {"date": date}}
+
+    # 12:00 to 12:04 and 12:01 to 12:03 overlap; 12:05 to 12:06 is apart, and an hour of UTC + 1 is the same time.
+    cells = [made("2026-01-01T12:04:00+00:00", 240.0), made("2026-01-01T12:03:00+00:00", 120.0)]
+    cells += [made("2026-01-01T13:06:00+01:00", 60.0)]
+    assert pages.minutes_in_use(cells) == pytest.approx(5.0)
+    assert pages.minutes_in_use([*cells, {"fit_seconds": 30.0, "provenance": {}}]) == pytest.approx(5.5)
+
+
 def test_the_page_says_what_it_took_and_where_a_flow_was_not_kept(tmp_path):
     gpu = {**SOURCE, "device": "made (gpu)"}
     write_cell(tmp_path, "naval", "nonoise", status=["converged", "the sparse GP was kept"], score_seconds=30.0)
@@ -418,8 +429,11 @@ def test_the_page_says_what_it_took_and_where_a_flow_was_not_kept(tmp_path):
     settings = {**SETTINGS, "options": {"n_predict_samples": 100}}
     write_cell(tmp_path, "boston", "diffgp", provenance=gpu, settings=settings)
     text = pages.markdown(read_results(tmp_path, "fast"), "fast")
-    assert "made (gpu): 40 fits, 2.0 minutes of training and 0.0 of scoring." in text
-    assert "none: 20 fits, 1.0 minutes of training and 0.5 of scoring." in text
+    assert (
+        "made (gpu): 40 fits, 2.0 minutes of training and 0.0 of scoring; the device was in use for 2.0 minutes."
+        in text
+    )
+    assert "none: 20 fits, 1.0 minutes of training and 0.5 of scoring; the device was in use for 1.5 minutes." in text
     assert "which was kept: naval (No noise)." in text
     assert "fewer than 1000 paths, by an older run: boston (diffGP)." in text
     assert "**37 of 40 cells have no result yet:** boston (SGP, No noise, diffWGP ρ = 5, diffWGP ρ = 10); " in text

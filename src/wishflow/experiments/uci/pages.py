@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -143,7 +145,7 @@ def _cell_names(cells: Iterable[tuple[str, str]]) -> str:
 
 
 def cost_lines(results: Results) -> list[str]:
-    """Minutes of training and of scoring on each device, compilation included."""
+    """Minutes on each device, compilation included."""
     by_device: dict[str, list[dict[str, Any]]] = {}
     for result in results.values():
         by_device.setdefault(str(result["provenance"].get("device", "unknown")), []).append(result)
@@ -151,11 +153,35 @@ def cost_lines(results: Results) -> list[str]:
 
 
 def cost_text(results: Iterable[dict[str, Any]]) -> str:
-    """Number of fits, and what they took."""
+    """Number of fits, what each took added up, and how long the device was in use for them."""
     results = list(results)
     n_fits = sum(len(result["splits"]) for result in results)
     fit, score = (sum(result.get(name, 0.0) for result in results) / 60 for name in ("fit_seconds", "score_seconds"))
-    return f"{n_fits} fits, {fit:.1f} minutes of training and {score:.1f} of scoring"
+    return (
+        f"{n_fits} fits, {fit:.1f} minutes of training and {score:.1f} of scoring; "
+        f"the device was in use for {minutes_in_use(results):.1f} minutes"
+    )
+
+
+def minutes_in_use(results: Iterable[dict[str, Any]]) -> float:
+    """Minutes in which a device worked at one cell at least: cells made side by side by several programs count once.
+
+    A cell says when it was written and what it took, so it was made between the two; without a date it counts whole.
+    """
+    spans, minutes = [], 0.0
+    for result in results:
+        seconds = result.get("fit_seconds", 0.0) + result.get("score_seconds", 0.0)
+        date = result["provenance"].get("date")
+        if date is None:
+            minutes += seconds / 60
+        else:
+            end = datetime.datetime.fromisoformat(date).timestamp()
+            spans.append((end - seconds, end))
+    last = -math.inf
+    for start, end in sorted(spans):
+        minutes += max(0.0, end - max(start, last)) / 60
+        last = max(last, end)
+    return minutes
 
 
 def source_lines(results: Results) -> list[str]:
