@@ -24,6 +24,7 @@ import wishflow as wf
 from wishflow.estimators.scaling import Scaler
 from wishflow.experiments.provenance import provenance
 from wishflow.experiments.uci.reproduce import load
+from wishflow.experiments.uci.suite import N_PATHS
 from wishflow.experiments.uci.training import run_splits, score_mixture, split_rows
 from wishflow.fields import WishartField
 from wishflow.files import write_json_atomic
@@ -105,7 +106,7 @@ def run(name: str, variant: str, n_splits: int, options: dict[str, Any]) -> dict
         WishartField.kl = PENALTIES[variant]  # type: ignore[method-assign]
     data = load(name)
     rows = [split_rows(len(data.X), index) for index in range(n_splits)]
-    make = functools.partial(wf.FlowRegressor, **{**OPTIONS.get(variant, PAPER), **options})
+    make = functools.partial(wf.FlowRegressor, n_predict_samples=N_PATHS, **{**OPTIONS.get(variant, PAPER), **options})
     score = score_scaled_by_itself if variant == "test_scaling" else None
     return {"data": name, "variant": variant, **run_splits(make, data.X, data.y, rows, score=score)}
 

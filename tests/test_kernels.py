@@ -63,6 +63,11 @@ def points(seed: int, n: int = 8, d: int = D) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(n, d))
 
 
+def by_fixed(kernel, X, Y):
+    fixed = kernel.fixed(Y, X.dtype)
+    return fixed.amplitude * fixed.matrix(X)
+
+
 def by_pairs(kernel, X, Y):
     return jax.vmap(lambda x: jax.vmap(lambda y: kernel.pair(x, y))(Y))(X)
 
@@ -80,6 +85,8 @@ class Computed(NamedTuple):
     pairs: jax.Array
     slopes: tuple  # of Σ w_ij k(x_i, y_j) in (kernel, X, Y), by the fast form
     pair_slopes: tuple  # the same by the definition
+    fixed: jax.Array
+    fixed_slopes: tuple  # by the form in which Y is fixed
     diagonal: jax.Array
     scale: jax.Array
 
@@ -94,7 +101,8 @@ def compute(kernel, X, Y, weights) -> Computed:
 
     slopes, K = jax.grad(loss, has_aux=True)((kernel, X, Y), lambda k, X, Y: k.matrix(X, Y))
     pair_slopes, pairs = jax.grad(loss, has_aux=True)((kernel, X, Y), by_pairs)
-    return Computed(K, pairs, slopes, pair_slopes, kernel.diagonal(X), kernel.scale)
+    fixed_slopes, fixed = jax.grad(loss, has_aux=True)((kernel, X, Y), by_fixed)
+    return Computed(K, pairs, slopes, pair_slopes, fixed, fixed_slopes, kernel.diagonal(X), kernel.scale)
 
 
 def assert_trees_close(a, b, **tolerance):
@@ -110,6 +118,19 @@ def test_matrix_and_its_derivatives_agree_with_the_definition_for_one_pair(name)
     got = compute(make(name), points(1), points(2), WEIGHTS)
     np.testing.assert_allclose(got.matrix, got.pairs, rtol=1e-11, atol=1e-13)
     assert_trees_close(got.slopes, got.pair_slopes, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(got.fixed, got.matrix, rtol=1e-12, atol=1e-14)
+    assert_trees_close(got.fixed_slopes, got.slopes, rtol=1e-10, atol=1e-12)
+
+
+def test_a_fixed_kernel_of_float32_is_as_exact_as_its_rows_allow():
+    """Far from the origin too: what is fixed is centred and scaled in float64."""
+    kernel, X, Z = make("rbf"), 100.0 + points(1), 100.0 + points(2)
+    fixed = kernel.fixed(Z, jnp.float32)
+    rows = X.astype(np.float32)
+    assert fixed.matrix(rows).dtype == fixed.diagonal(rows).dtype == jnp.float32
+    exact = kernel.matrix(rows.astype(float), Z)
+    np.testing.assert_allclose(fixed.amplitude * fixed.matrix(rows), exact, rtol=2e-5, atol=1e-6)
+    np.testing.assert_allclose(fixed.diagonal(rows), kernel.diagonal(X), rtol=1e-6)
 
 
 @every_kernel

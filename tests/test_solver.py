@@ -21,10 +21,10 @@ from problems import (
     slope,
 )
 
-from wishflow import fields, kernels, specs
+from wishflow import fields, kernels, solver, specs
 from wishflow.fields import GivenField
 from wishflow.inducing import InducingBasis
-from wishflow.solver import PathState, euler_maruyama_step, simulate_driven, simulate_paths
+from wishflow.solver import UNROLLED_STEPS, PathState, euler_maruyama_step, simulate_driven, simulate_paths
 
 drive = eqx.filter_jit(simulate_driven)
 
@@ -214,3 +214,23 @@ def test_brownian_paths_of_coarser_steps_are_the_same_paths():
     dB = brownian_increments(2, 16, 3)
     np.testing.assert_allclose(coarser(dB, 4).sum(0), dB.sum(0), rtol=1e-12, atol=1e-14)
     assert coarser(dB, 4).shape == (4, 3, 2)
+
+
+@pytest.mark.parametrize("n_steps", [3, UNROLLED_STEPS + 1])
+def test_on_an_accelerator_few_steps_are_no_loop_and_the_same_path(key, n_steps, monkeypatch):
+    field, x0 = make_field("wishart-shared-white"), points(4, 3)
+
+    def value_and_slope(field):
+        return jax.value_and_grad(
+            lambda field: jnp.sum(simulate_paths(key, field.prepare(), x0, 1.0, n_steps)[0] ** 2)
+        )(field)
+
+    looped = quick_jit(value_and_slope)(field)
+    monkeypatch.setattr(solver, "on_accelerator", lambda: True)
+    traced = jax.make_jaxpr(lambda field: value_and_slope(field))(field)
+    is_unrolled = f"unroll={n_steps}" in str(traced)
+    assert is_unrolled == (n_steps <= UNROLLED_STEPS)
+    if is_unrolled:
+        in_a_row = quick_jit(lambda field: value_and_slope(field))(field)
+        for one, other in zip(jax.tree.leaves(in_a_row), jax.tree.leaves(looped), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)

@@ -221,3 +221,23 @@ def test_many_models_have_a_program_in_common():
     for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(states), strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
     assert {record.shape for record in records.values()} == {(2, chunk.CHUNK)}
+
+
+@pytest.mark.parametrize(
+    ("diffusion", "n_rows"), [(wf.diffusions.Wishart(rank=2), 8), (wf.diffusions.NoDiffusion(), 32)]
+)
+def test_a_batch_that_counts_paths_has_fewer_rows_where_there_is_noise(diffusion, n_rows, monkeypatch):
+    """Every row of a model without noise has one path, so all of the batch are rows."""
+    training = dataclasses.replace(SMALL, batch_size=32, n_train_samples=4, counts_paths=True, warm_iter=0, max_iter=1)
+    seen = []
+    monkeypatch.setattr(chunk, "train_chunk", lambda state, data, rates, n, steps: seen.append(steps) or 1 / 0)
+    with pytest.raises(ZeroDivisionError), computing():
+        train([problem(spec=specs.FlowSpec(diffusion=diffusion, n_steps=2), training=training)])
+    assert [steps.batch_size for steps in seen] == [n_rows]
+
+
+def test_a_batch_counts_rows_where_it_does_not_count_paths():
+    spec = dataclasses.replace(SMALL, batch_size=32)
+    assert spec.batch_rows(4) == 32
+    assert dataclasses.replace(spec, counts_paths=True).batch_rows(4) == 8
+    assert dataclasses.replace(spec, counts_paths=True).batch_rows(64) == 1
