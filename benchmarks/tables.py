@@ -272,6 +272,28 @@ def first_use_table() -> str:
     return _grid("", {text: {"seconds": f"{s:.1f}", "limit": f"{limit:g}"} for text, (s, limit) in found.items()})
 
 
+def race_table() -> str:
+    """Seconds to a fixed score, or the score where a contender was given up."""
+    result = read_json(ROOT / "results" / "race.json")
+    if result is None:
+        return NOT_MEASURED
+    rows = {name: race_row(attempts, result["target"]) for name, attempts in result["attempts"].items()}
+    goal = f"seconds to a log density of {result['target']:g}"
+    grid = {
+        name: {goal: seconds, "log density then": score, "after": after}
+        for name, (seconds, score, after) in rows.items()
+    }
+    return _grid(f"{result['data']}, first split", grid) + f"\n\nSource: {_source(result['provenance'])}."
+
+
+def race_row(attempts: list[dict], target: float) -> tuple[str, str, str]:
+    """Seconds of the attempt that reaches the target, its score and what it was; or what the last one came to."""
+    last = next((attempt for attempt in attempts if attempt["score"] >= target), attempts[-1])
+    is_reached = last["score"] >= target
+    seconds = f"{last['seconds']:.0f}" if is_reached else f"not in {last['seconds']:.0f}"
+    return seconds, f"{last['score']:.3f}", f"{last['label']} ({last['n_iter']})"
+
+
 def speed_sources() -> str:
     """Where the numbers of the speed tables come from."""
     names = [*SPEED_RUNS, "speed_before.json", "blocks.json", "first_use.json"]
@@ -313,6 +335,7 @@ PARTS = {
     "growth": growth_table,
     "growth_memory": growth_memory_table,
     "first_use": first_use_table,
+    "race": race_table,
     "speed_sources": speed_sources,
     "gpu": gpu_tables,
 }
