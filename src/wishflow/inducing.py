@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .kernels import AbstractKernel, FeatureMap
 from .linalg import FIRST_JITTER, cholesky, each, lower_half, whitener
 from .parameters import LowerTriangular, zeros
-from .runtime import compiled
+from .runtime import compiled, on_device
 
 N_FEATURES = 512
 N_BLOCKS = 5
@@ -45,9 +45,9 @@ class InducingBasis(eqx.Module):
 
     @classmethod
     def of(cls, kernel: AbstractKernel, Z: object, jitter: float = FIRST_JITTER) -> InducingBasis:
-        Z = jnp.asarray(Z)
+        Z = on_device(Z)
         # A Python number would be weakly typed, and a model read from arrays would then need programs of its own.
-        return cls(kernel, Z, jnp.asarray(jitter, Z.dtype))
+        return cls(kernel, Z, on_device(jitter, Z.dtype))
 
     @property
     def n_inducing(self) -> int:

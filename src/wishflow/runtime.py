@@ -13,8 +13,12 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 import scipy.linalg  # noqa: F401  jaxlib calls SciPy's OpenBLAS; it must be loaded before its threads can be limited
 import threadpoolctl
+from jax.typing import DTypeLike
+from jaxtyping import Array
 
 from .errors import PrecisionError
 
@@ -48,6 +52,15 @@ def require_x64(what: str) -> None:
         )
 
 
+def on_device(values: Any, dtype: DTypeLike | None = None) -> Array:
+    """The values as an array of JAX, of a strong type. NumPy's are moved there: `jnp.asarray` would compile a program
+    for each shape.
+    """
+    if isinstance(values, jax.Array):
+        return jnp.asarray(values, dtype)
+    return jax.device_put(np.array(values, dtype))
+
+
 def on_accelerator() -> bool:
     """Whether the default device is something other than the CPU."""
     return jax.default_backend() != "cpu"
@@ -58,12 +71,14 @@ def compiler_options() -> dict[str, Any]:
     """Those of the `QUICK_OPTIONS` that this version of XLA knows; none on an accelerator."""
     if on_accelerator():
         return {}
-    return {name: value for name, value in QUICK_OPTIONS.items() if _is_known_option(name, value)}
+    if _are_known(QUICK_OPTIONS):
+        return dict(QUICK_OPTIONS)
+    return {name: value for name, value in QUICK_OPTIONS.items() if _are_known({name: value})}
 
 
-def _is_known_option(name: str, value: Any) -> bool:
+def _are_known(options: dict[str, Any]) -> bool:
     try:
-        jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
+        jax.jit(lambda: 0, compiler_options=options).lower().compile()
     except jax.errors.JaxRuntimeError:  # "No such compile option"
         return False
     return True

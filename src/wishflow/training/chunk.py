@@ -17,7 +17,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from ..objectives import bound_of, natural_step
-from ..runtime import compiled
+from ..runtime import compiled, on_device
 from .steps import AbstractSteps
 
 CHUNK = 500
@@ -61,10 +61,11 @@ def trainable(model: Any, steps: AbstractSteps) -> PyTree:
 def start_state(model: Any, key: PRNGKeyArray, steps: AbstractSteps) -> TrainState:
     """The state before the first step."""
     parameters, _ = eqx.partition(model, trainable(model, steps))
-    shapes = jax.eval_shape(lambda leaves: OPTIMISER.init(ravel_pytree(leaves)[0]), parameters)
+    leaves = jax.tree.leaves(parameters)
+    vector = jax.ShapeDtypeStruct((sum(leaf.size for leaf in leaves),), jnp.result_type(*leaves))
     # Adam starts at zero. Zeros of NumPy: JAX would compile programs to make them, for each number of parameters.
-    optimiser = jax.tree.map(lambda leaf: jnp.asarray(np.zeros(leaf.shape, leaf.dtype)), shapes)
-    return TrainState(model, optimiser, key, jnp.zeros((), jnp.int32))
+    zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), jax.eval_shape(OPTIMISER.init, vector))
+    return TrainState(model, jax.tree.map(on_device, zeros), key, on_device(np.int32(0)))
 
 
 def _is_finite(tree: PyTree) -> Bool[Array, ""]:
