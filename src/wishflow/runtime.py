@@ -24,7 +24,13 @@ from .errors import PrecisionError
 
 # On the CPU a program of ours can take longer to compile than to run. With these options of XLA a flow compiles three
 # times sooner and runs as fast: its work is in matrix products and factorisations, which LLVM does not see.
-QUICK_OPTIONS: dict[str, Any] = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
+# Sums by blocks (the pass that is left out) are a fifth of what there is to compile and no faster, and gradients in
+# float32 are as near to those in float64 without them (docs/performance.md).
+QUICK_OPTIONS: dict[str, Any] = {
+    "xla_backend_optimization_level": 1,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_disable_hlo_passes": "tree_reduction_rewriter",
+}
 
 
 @contextlib.contextmanager
