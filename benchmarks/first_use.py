@@ -2,6 +2,7 @@
 
     python -m benchmarks.first_use            # writes results/first_use.json
 
+The package imports its parts when they are asked for, so the time until there is a regressor stands beside the import.
 Every number is of a process of its own. The programs do not depend on the number of iterations, so few are made.
 """
 
@@ -18,6 +19,7 @@ from benchmarks.alone import measured_alone
 
 MODULE = "benchmarks.first_use"
 LIMITS = {"import": 1.5, "cold": 5.0, "warm": 1.0}
+MEASURED = ("import", "regressor", "cold", "warm")
 REPEATS = 3
 N_ROWS, N_INPUTS, N_ITER = 500, 8, 100
 # What JAX reports of a program on its way from Python to the machine.
@@ -28,6 +30,15 @@ def import_seconds() -> float:
     started = time.perf_counter()
     import wishflow  # noqa: F401
 
+    return time.perf_counter() - started
+
+
+def regressor_seconds() -> float:
+    """Seconds from nothing to the class of an estimator, with all that it imports."""
+    started = time.perf_counter()
+    import wishflow
+
+    _ = wishflow.FlowRegressor
     return time.perf_counter() - started
 
 
@@ -51,18 +62,22 @@ def compile_seconds() -> float:
     return sum(found)
 
 
+ALONE = {"import": import_seconds, "regressor": regressor_seconds, "compile": compile_seconds}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--one", choices=("import", "compile"), help=argparse.SUPPRESS)
+    parser.add_argument("--one", choices=ALONE, help=argparse.SUPPRESS)
     parser.add_argument("--output", type=Path, default=Path("results/first_use.json"))
     options = parser.parse_args()
     if options.one:
-        print(import_seconds() if options.one == "import" else compile_seconds())
+        print(ALONE[options.one]())
         return
-    runs: dict[str, list[float]] = {name: [] for name in LIMITS}
+    runs: dict[str, list[float]] = {name: [] for name in MEASURED}
     for _ in range(REPEATS):
         with tempfile.TemporaryDirectory() as cache:
             runs["import"].append(measured_alone(MODULE, "import"))
+            runs["regressor"].append(measured_alone(MODULE, "regressor"))
             runs["cold"].append(measured_alone(MODULE, "compile", cache))  # fills the cache
             runs["warm"].append(measured_alone(MODULE, "compile", cache))
     # Here, so that the import that is measured is the first one.

@@ -6,7 +6,6 @@ import dataclasses
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from wishflow import fields, kernels, presets, specs
@@ -17,6 +16,7 @@ from wishflow.models import flow, model_builder, sparse_gp
 from wishflow.models.dynamics import Start
 from wishflow.models.latent import LatentStart
 from wishflow.objectives import Batch
+from wishflow.runtime import on_device
 from wishflow.series import Series, cut, latent_windows, rollouts, to_ticks
 
 # Tests run a program a few times: without the optimisation of machine code it compiles three times faster.
@@ -45,7 +45,7 @@ LIKELIHOODS = {
 
 
 def points(seed: int, n: int, dim: int = DIM, sd: float = 1.0) -> jax.Array:
-    return jnp.asarray(sd * np.random.default_rng(seed).normal(size=(n, dim)))
+    return on_device(sd * np.random.default_rng(seed).normal(size=(n, dim)))
 
 
 def spread(tree, seed: int = 0, scale: float = 0.3):
@@ -56,7 +56,7 @@ def spread(tree, seed: int = 0, scale: float = 0.3):
     rng = np.random.default_rng(seed)
 
     def move(path, leaf):
-        return leaf if is_jitter(path) else jnp.asarray(np.asarray(leaf) + scale * rng.normal(size=leaf.shape))
+        return leaf if is_jitter(path) else on_device(np.asarray(leaf) + scale * rng.normal(size=leaf.shape))
 
     return jax.tree_util.tree_map_with_path(move, tree)
 
@@ -80,7 +80,7 @@ def make_field(name: str, is_time_dependent: bool = False, seed: int = 0) -> fie
 def build_field(spec: specs.DiffusionSpec, is_time_dependent: bool = False, seed: int = 0) -> fields.AbstractField:
     """The field as the package starts it."""
     basis = make_basis(dim=DIM + is_time_dependent)
-    return quick_jit(lambda key: fields.build(spec, basis, DIM, key, is_time_dependent))(jax.random.key(seed))
+    return fields.build(spec, basis, DIM, jax.random.key(seed), is_time_dependent)
 
 
 def targets(likelihood: str, seed: int = 3, n: int = N_ROWS) -> jax.Array:
@@ -91,11 +91,11 @@ def targets(likelihood: str, seed: int = 3, n: int = N_ROWS) -> jax.Array:
         "poisson": rng.integers(0, 5, (n, 2)),
         "categorical": rng.integers(0, 3, (n, 1)),
     }
-    return jnp.asarray(draws.get(likelihood, rng.normal(size=(n, 2))), float)
+    return on_device(draws.get(likelihood, rng.normal(size=(n, 2))), float)
 
 
 def make_batch(likelihood: str = "gaussian", n: int = N_ROWS, seed: int = 3) -> Batch:
-    return Batch(points(seed, n), targets(likelihood, seed, n), jnp.asarray(np.ones(n)), jnp.asarray(np.float64(n)))
+    return Batch(points(seed, n), targets(likelihood, seed, n), on_device(np.ones(n)), on_device(np.float64(n)))
 
 
 @functools.cache
@@ -142,10 +142,10 @@ def series_problem(n_rows: int = 14, width: int = 3, **options):
     ticks = to_ticks(Series(np.cumsum(gaps), y, rng.normal(size=(n_rows, 1))), 1.0, spec.lags, 24.0)
     layout = Layout(dim, spec.lags, 1)
     weights = 0.2 * rng.normal(size=(dim, layout.n_history + 1))
-    start = Start(*(jnp.asarray(x) for x in (weights, np.zeros(dim), np.eye(dim))))
+    start = Start(*(on_device(x) for x in (weights, np.zeros(dim), np.eye(dim))))
     if spec.latent is not None:
         parts = (rng.normal(size=(dim, width)), rng.normal(size=(width, dim)), np.ones(width))
-        start = LatentStart(start, *(jnp.asarray(x) for x in parts))
+        start = LatentStart(start, *(on_device(x) for x in parts))
     model = model_builder(spec)(spec, layout, start, rng.normal(size=(4, dim + 1)), jax.random.key(0))
     if spec.latent is not None:
         items = (None, latent_windows(ticks, 8))

@@ -18,6 +18,7 @@ ROOT = "wishflow"
 # A module may import what stands before it. `wishflow` is the root itself: it gathers the public names of all that
 # stands before it, so only what stands after it may import it.
 LAYERS = (
+    "deferred",
     "errors",
     "runtime",
     "specs",
@@ -197,6 +198,75 @@ def test_the_root_imports_neither_the_adapter_nor_optional_packages():
     assert "wishflow" in answer["modules"]
     assert not [name for name in answer["modules"] if name.startswith(("wishflow.sktime", "wishflow.cli"))]
     assert not set(OPTIONAL) & set(answer["modules"])
+
+
+HEAVY = ("jax", "equinox", "optax", "scipy", "sklearn", "pandas", "xarray", "matplotlib")
+
+
+def test_the_root_imports_no_heavy_package():
+    answer = run_fresh("import wishflow\nanswer['modules'] = sorted(sys.modules)")
+    assert not set(HEAVY) & set(answer["modules"])
+
+
+def test_a_regressor_brings_neither_forecasts_nor_figures():
+    answer = run_fresh("import wishflow\nwishflow.FlowRegressor\nanswer['modules'] = sorted(sys.modules)")
+    assert "wishflow.estimators.regression" in answer["modules"]
+    unwanted = {"wishflow.estimators.forecasting", "wishflow.datasets", "wishflow.plotting", "xarray", "matplotlib"}
+    assert not unwanted & set(answer["modules"])
+
+
+NAMES = """
+import pickle
+import wishflow
+from wishflow import *
+answer["seen"] = dir(wishflow)
+answer["gathered"] = sorted(set(wishflow.__all__) - set(globals()))
+answer["reached"] = wishflow.errors.DataError.__name__
+answer["pickled"] = pickle.loads(pickle.dumps(wishflow.FlowRegressor(n_steps=2))).n_steps
+try:
+    wishflow.FlowRegresor
+except AttributeError as error:
+    answer["wrong"] = str(error)
+"""
+
+
+def test_names_are_found_when_asked_for():
+    answer = run_fresh(NAMES)
+    import wishflow
+
+    assert set(wishflow.__all__) <= set(answer["seen"])
+    assert not answer["gathered"]
+    assert answer["reached"] == "DataError" and answer["pickled"] == 2
+    assert answer["wrong"] == "module 'wishflow' has no attribute 'FlowRegresor'"
+
+
+def deferred_and_typed(path: Path) -> tuple[set[str], set[str]]:
+    """The names a package defers, and those it imports for type checkers."""
+    branch = next(node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.If))
+    call = next(node for node in ast.walk(ast.Module(branch.orelse, [])) if isinstance(node, ast.Call))
+    names: dict[str, tuple[str, ...]] = ast.literal_eval(call.args[1])
+    pairs = {f"{module}.{name}" for module, own in names.items() for name in own}
+    given = [ast.unparse(keyword.value) for keyword in call.keywords]
+    modules = {name for text in given for name in eval(text)}
+    typed = {
+        f"{node.module}.{alias.name}" if node.module else alias.name
+        for node in branch.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    return pairs | modules, typed
+
+
+@pytest.mark.parametrize("package", ["", "estimators"])
+def test_type_checkers_see_the_names_that_are_deferred(package):
+    """And the root's modules that `__all__` names; the others they find as modules of the package."""
+    later, typed = deferred_and_typed(PACKAGE / package / "__init__.py")
+    assert typed <= later
+    assert {name for name in later if "." in name} <= typed
+    if not package:
+        import wishflow
+
+        assert {name.rpartition(".")[2] for name in typed} == set(wishflow.__all__)
 
 
 SETTINGS = """

@@ -10,7 +10,14 @@ from factories import make_batch, make_flow, quick_jit, series_problem
 
 from wishflow import solver, specs
 from wishflow.objectives import negative_bound, negative_filter_bound, negative_rollout_bound, negative_transition_bound
-from wishflow.solver import STORED_LIMIT, is_rematerialised, scan_steps, stored_bytes
+from wishflow.solver import (
+    MOST_STORED,
+    STORED_LIMIT,
+    computed_bytes,
+    is_rematerialised,
+    scan_steps,
+    stored_bytes,
+)
 
 
 def sine(x, _):
@@ -91,6 +98,29 @@ def test_gradients_do_not_depend_on_what_is_stored(name, key):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
 
 
+def test_no_derivative_is_traced_where_it_cannot_store_too_much():
+    """In prediction above all, which takes none."""
+    with mock.patch.object(solver, "stored_bytes", side_effect=AssertionError("a derivative was traced")) as traced:
+        jax.make_jaxpr(lambda x, inputs: scan_steps(sine, x, inputs)[0])(shape(50), shape(10))
+        with pytest.raises(AssertionError, match="was traced"):
+            jax.make_jaxpr(lambda x, inputs: scan_steps(sine, x, inputs)[0])(shape(2**20), shape(100))
+    assert traced.call_count == 1
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_no_derivative_stores_more_than_a_multiple_of_what_the_step_computes(name, key):
+    model, loss = LOSSES[name]()
+    found = []
+
+    def spy(step, start, inputs):
+        found.append((stored_bytes(step, start, inputs), computed_bytes(step, start, inputs)))
+        return found[-1][1]
+
+    with mock.patch.object(solver, "computed_bytes", spy):
+        jax.eval_shape(jax.grad(loss), model, key)
+    assert found and all(stored <= 0.5 * MOST_STORED * computed for stored, computed in found)
+
+
 def test_the_estimate_is_near_what_the_compiled_program_needs(key):
     """Temporary memory with rows enough that the loop is most of it, against the estimate."""
     model, batch = make_flow("wishart-independent", n_steps=20), make_batch(n=2000)
@@ -100,6 +130,6 @@ def test_the_estimate_is_near_what_the_compiled_program_needs(key):
         found.append(stored_bytes(*args))
         return found[-1]
 
-    with mock.patch.object(solver, "stored_bytes", spy):
+    with mock.patch.object(solver, "stored_bytes", spy), mock.patch.object(solver, "MOST_STORED", 2**40):
         program = quick_jit(jax.grad(lambda m, k: negative_bound(m, batch, k)[0])).lower(model, key).compile()
     assert program.memory_analysis().temp_size_in_bytes == pytest.approx(20 * found[-1], rel=0.25)

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .kernels import AbstractKernel, FeatureMap, FixedKernel
 from .linalg import FIRST_JITTER, cholesky, each, lower_half, whitener
 from .parameters import LowerTriangular, zeros
-from .runtime import compiled
+from .runtime import compiled, on_device
 
 N_FEATURES = 512
 N_BLOCKS = 5
@@ -45,9 +45,9 @@ class InducingBasis(eqx.Module):
 
     @classmethod
     def of(cls, kernel: AbstractKernel, Z: object, jitter: float = FIRST_JITTER) -> InducingBasis:
-        Z = jnp.asarray(Z)
+        Z = on_device(Z)
         # A Python number would be weakly typed, and a model read from arrays would then need programs of its own.
-        return cls(kernel, Z, jnp.asarray(jitter, Z.dtype))
+        return cls(kernel, Z, on_device(jitter, Z.dtype))
 
     @property
     def n_inducing(self) -> int:
@@ -76,6 +76,11 @@ class PreparedBasis(eqx.Module):
     kernel: FixedKernel
     whitener: Float[Array, "M M"]
     projector: Float[Array, "M M"]
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """What rows are to be given in."""
+        return self.projector.dtype
 
     def project(self, X: Float[Array, "N D"]) -> Float[Array, "N M"]:
         """a(x)ᵀ in rows: k(X, Z) Lz⁻ᵀ. The amplitude of k is part of the projector, not of every row."""
@@ -393,7 +398,7 @@ def draw_pathwise(
     The random features are drawn afresh, so mean and covariance over draws are those of the posterior exactly.
     The prior is noisy at Z (√jitter ξ) because Lz is the factor of Kzz + jitter.
     """
-    dtype = prepared.whitener.dtype
+    dtype = prepared.dtype
     n_outputs, n_inducing = means.shape
     k_features, k_weights, k_noise, k_v = jax.random.split(key, 4)
     features = basis.kernel.features(k_features, N_FEATURES)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 
-import jax.numpy as jnp
 import numpy as np
 
 from .errors import OptionError
 from .models.dynamics import Start
 from .models.latent import LatentStart
 from .objectives import Batch, SeriesBatch, TransitionBatch, WindowBatch
+from .runtime import on_device
 from .series import ENCODED_ROWS, Series, Transitions, Windows
 
 KMEANS_ROWS = 10_000
@@ -34,7 +34,7 @@ def padded_batch(X: np.ndarray, y: np.ndarray, n_rows: int | None = None) -> Bat
     n_rows = size_class(n) if n_rows is None else n_rows
     index = np.arange(n_rows) % n
     weights = (np.arange(n_rows) < n).astype(float)
-    return Batch(jnp.asarray(X[index]), jnp.asarray(y[index]), jnp.asarray(weights), jnp.asarray(float(n)))
+    return Batch(on_device(X[index]), on_device(y[index]), on_device(weights), on_device(float(n)))
 
 
 def inducing_points(X: np.ndarray, n_inducing: int, seed: int) -> np.ndarray:
@@ -94,7 +94,7 @@ def ridge_start(transitions: Transitions, has_linear: bool) -> Start:
     # A constant series has no increments at all, and a covariance must have an inverse.
     floor = 1e-8 * max(np.trace(covariance) / len(covariance), 1e-8)
     covariance = covariance + floor * np.eye(len(covariance))
-    return Start(*(jnp.asarray(part) for part in (coefficients[:-1].T, coefficients[-1], covariance)))
+    return Start(*(on_device(part) for part in (coefficients[:-1].T, coefficients[-1], covariance)))
 
 
 def latent_states(series: list[Series], dim: int) -> tuple[list[Series], np.ndarray]:
@@ -137,7 +137,7 @@ def latent_start(series: list[Series], states: list[Series], projection: np.ndar
     gram = x.T @ x + RIDGE * len(x) * np.eye(x.shape[1])
     weights = np.linalg.solve(gram, x.T @ y).T
     white = np.maximum((y - x @ weights.T).var(axis=0), 0.01 * np.maximum(y.var(axis=0), 1e-6))
-    return LatentStart(field, *(jnp.asarray(part) for part in (projection, weights, white)))
+    return LatentStart(field, *(on_device(part) for part in (projection, weights, white)))
 
 
 def series_batch(transitions: Transitions | None, windows: Windows | None) -> SeriesBatch:
@@ -150,6 +150,6 @@ def _padded(kind, items):
         return None
     n = len(items)
     index = np.arange(size_class(n)) % n
-    weights = jnp.asarray((np.arange(len(index)) < n).astype(float))
-    arrays = {name: jnp.asarray(value[index]) for name, value in vars(items).items() if name != "row"}
-    return kind(**arrays, weights=weights, n_data=jnp.asarray(float(n)))
+    weights = on_device((np.arange(len(index)) < n).astype(float))
+    arrays = {name: on_device(value[index]) for name, value in vars(items).items() if name != "row"}
+    return kind(**arrays, weights=weights, n_data=on_device(float(n)))

@@ -24,6 +24,8 @@ LAST_JITTER = 1e-4
 
 def each(function: Callable, stack: PyTree[Array]) -> PyTree[Array]:
     """Apply `function` to every matrix of a stack (or of several stacks), one after another."""
+    if all(leaf.shape[0] == 1 for leaf in jax.tree.leaves(stack)):  # no loop to trace, to differentiate and to compile
+        return jax.tree.map(lambda leaf: leaf[None], function(jax.tree.map(lambda leaf: leaf[0], stack)))
     return jax.lax.map(function, stack)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import jax
@@ -30,13 +31,20 @@ def standard_normals(key: PRNGKeyArray, shape: tuple[int, ...], dtype: DTypeLike
     A call of the counter-based generator gives 64 bits, of which JAX uses 32 for a number of 32 bits; here both halves
     are used. They become a uniform number and, by the inverse of the normal distribution function, a normal one.
     """
+    return normals_of_keys(key[None], shape, dtype)[0]
+
+
+# Under `jit` the derivative of a path, which these have no part in, is not traced through them.
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def normals_of_keys(keys: PRNGKeyArray, shape: tuple[int, ...], dtype: DTypeLike) -> Float[Array, "T ..."]:
+    """`standard_normals` for each of a vector of keys."""
     has_wide_integers = jax.dtypes.canonicalize_dtype(np.uint64) == np.uint64
     if jnp.dtype(dtype) != jnp.float32 or not has_wide_integers:
-        return jax.random.normal(key, shape, dtype)
+        return jax.vmap(lambda key: jax.random.normal(key, shape, dtype))(keys)
     n = math.prod(shape)
-    pairs = jax.random.bits(key, (-(-n // 2),), jnp.uint64)
-    bits = jax.lax.bitcast_convert_type(pairs, jnp.uint32).reshape(-1)[:n].reshape(shape)
-    return normal_quantile(odd_number(bits))
+    pairs = jax.vmap(lambda key: jax.random.bits(key, (-(-n // 2),), jnp.uint64))(keys)
+    bits = jax.lax.bitcast_convert_type(pairs, jnp.uint32).reshape(len(keys), -1)[:, :n]
+    return normal_quantile(odd_number(bits)).reshape(len(keys), *shape)
 
 
 def odd_number(bits: UInt32[Array, "*shape"]) -> Int32[Array, "*shape"]:

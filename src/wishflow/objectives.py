@@ -196,7 +196,7 @@ def kernel_dtype(model: DynamicsModel) -> jnp.dtype:
 
 def _transition_fit(field, batch: TransitionBatch, key, n_samples: int, average: str) -> Scalar:
     exact = batch.increment.dtype  # factorisations of the covariance are not for 32 bits
-    here = field.at(batch.X.astype(field.basis.Z.dtype))
+    here = field.at(batch.X.astype(field.basis.dtype))
     h = batch.h[:, None]
     residual = batch.increment - h * here.drift.astype(exact)
     white = h * here.white.astype(exact)
@@ -255,7 +255,7 @@ def negative_rollout_bound(
     layout, exact = model.layout, windows.y.dtype
 
     def at(history, u):
-        return field.at(layout.row(history, u).astype(field.basis.Z.dtype))
+        return field.at(layout.row(history, u).astype(field.basis.dtype))
 
     def path(key):
         # The field at x_t scores row t and takes the step to t + 1: T + 1 evaluations for T ticks.
@@ -344,12 +344,12 @@ def negative_encoder_bound(
         def tick(x, inputs):
             k, h, u, y, seen, u_there = inputs
             k_step, k_score = jax.random.split(k)
-            here = field.at(layout.row(x, u).astype(field.basis.Z.dtype))
+            here = field.at(layout.row(x, u).astype(field.basis.dtype))
             noise = here.increment(k_step, 1.0).astype(exact)
             x = x + h[:, None] * here.drift.astype(exact) + jnp.sqrt(h)[:, None] * noise
             F = jnp.zeros((*y.shape, 0), exact)
             if model.readout.coupling is not None:
-                there = field.at(layout.row(x, u_there).astype(field.basis.Z.dtype))
+                there = field.at(layout.row(x, u_there).astype(field.basis.dtype))
                 F = readout.noise_factor(k_score, there).astype(exact)
             return x, readout_log_density(readout, x, F, y, seen)
 

@@ -13,10 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .runtime import on_device
+
 
 def zeros(*shape: int) -> Array:
     """Where parameters start. Made by NumPy: `jnp.zeros` would compile a program for each shape."""
-    return jnp.asarray(np.zeros(shape))
+    return on_device(np.zeros(shape))
 
 
 class AbstractParameter(eqx.Module):
@@ -45,7 +47,7 @@ class Positive(AbstractParameter):
         """The parameter whose `value` is given; values at or below the floor are lifted just over it."""
         excess = np.maximum(np.asarray(value, float) - floor, 1e-3 * floor)
         # Inverse of softplus without overflow: y + log(1 − exp(−y)).
-        return cls(jnp.asarray(excess + np.log(-np.expm1(-excess))), floor)
+        return cls(on_device(excess + np.log(-np.expm1(-excess))), floor)
 
     @property
     def value(self) -> Array:
@@ -61,7 +63,7 @@ class Scaled(AbstractParameter):
     @classmethod
     def of(cls, value: object, floor: float = 0.0) -> Scaled:
         """The parameter whose `value` is given; it must lie over the floor."""
-        return cls(jnp.asarray(np.log(np.asarray(value, float) - floor)), floor)
+        return cls(on_device(np.log(np.asarray(value, float) - floor)), floor)
 
     @property
     def value(self) -> Array:

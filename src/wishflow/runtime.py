@@ -13,8 +13,12 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 import scipy.linalg  # noqa: F401  jaxlib calls SciPy's OpenBLAS; it must be loaded before its threads can be limited
 import threadpoolctl
+from jax.typing import DTypeLike
+from jaxtyping import Array
 
 from .errors import PrecisionError
 
@@ -23,7 +27,13 @@ from .errors import PrecisionError
 GPU_OPTIONS: dict[str, Any] = {"xla_gpu_enable_triton_gemm": False}
 # On the CPU a program of ours can take longer to compile than to run. With these options of XLA a flow compiles three
 # times sooner and runs as fast: its work is in matrix products and factorisations, which LLVM does not see.
-QUICK_OPTIONS: dict[str, Any] = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
+# Sums by blocks (the pass that is left out) are a fifth of what there is to compile and no faster, and gradients in
+# float32 are as near to those in float64 without them (docs/performance.md).
+QUICK_OPTIONS: dict[str, Any] = {
+    "xla_backend_optimization_level": 1,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_disable_hlo_passes": "tree_reduction_rewriter",
+}
 
 
 @contextlib.contextmanager
@@ -51,6 +61,15 @@ def require_x64(what: str) -> None:
         )
 
 
+def on_device(values: Any, dtype: DTypeLike | None = None) -> Array:
+    """The values as an array of JAX, of a strong type. NumPy's are moved there: `jnp.asarray` would compile a program
+    for each shape.
+    """
+    if isinstance(values, jax.Array):
+        return jnp.asarray(values, dtype)
+    return jax.device_put(np.array(values, dtype))
+
+
 def on_accelerator() -> bool:
     """Whether the default device is something other than the CPU."""
     return jax.default_backend() != "cpu"
@@ -60,12 +79,14 @@ def on_accelerator() -> bool:
 def compiler_options() -> dict[str, Any]:
     """Those of the options for this backend that this version of XLA knows."""
     wanted = {"cpu": QUICK_OPTIONS, "gpu": GPU_OPTIONS}.get(jax.default_backend(), {})
-    return {name: value for name, value in wanted.items() if _is_known_option(name, value)}
+    if _are_known(wanted):
+        return dict(wanted)
+    return {name: value for name, value in wanted.items() if _are_known({name: value})}
 
 
-def _is_known_option(name: str, value: Any) -> bool:
+def _are_known(options: dict[str, Any]) -> bool:
     try:
-        jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
+        jax.jit(lambda: 0, compiler_options=options).lower().compile()
     except jax.errors.JaxRuntimeError:  # "No such compile option"
         return False
     return True

@@ -12,15 +12,18 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.extend.core import subjaxprs
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
 from .fields import PreparedField
 from .fields.given import GivenField
-from .noise import standard_normals
+from .noise import normals_of_keys
 from .runtime import on_accelerator
 
 # Storing saves a forward pass, so it is done as long as an ordinary computer has room for it.
 STORED_LIMIT = 2 * 2**30
+# No derivative keeps more than this many arrays of the size of a result.
+MOST_STORED = 4
 UNROLLED_STEPS = 20
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
@@ -36,7 +39,10 @@ def scan_steps(step: Step, start: PyTree, inputs: PyTree, n_copies: int = 1) -> 
     n_steps = jax.tree.leaves(inputs)[0].shape[0]
     # What a loop keeps for its derivative is copied, in and out; few steps in a row are no loop. The CPU gains nothing.
     unroll = n_steps if on_accelerator() and n_steps <= UNROLLED_STEPS else 1
-    if is_rematerialised(n_copies * n_steps * stored_bytes(step, start, inputs)):
+    n_all = n_copies * n_steps
+    # The derivative is traced, which takes longer than the step itself, only where it might store too much.
+    might_be = is_rematerialised(n_all * MOST_STORED * computed_bytes(step, start, inputs))
+    if might_be and is_rematerialised(n_all * stored_bytes(step, start, inputs)):
         step = jax.checkpoint(step, prevent_cse=False)  # a loop keeps the two computations apart by itself
     return jax.lax.scan(step, start, inputs, unroll=unroll)
 
@@ -52,14 +58,34 @@ def stored_bytes(step: Step, start: PyTree, inputs: PyTree) -> int:
     `inputs` are those of all steps. They are data and noise, which have no derivative; what the step closes over (the
     field) has one.
     """
-    first = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), inputs)
+    first = _first(inputs)
     open_step, closed_over = jax.closure_convert(step, start, first)
 
     def residuals(start, first, closed_over):
         return jax.vjp(lambda state, arrays: open_step(state, first, *arrays), start, closed_over)[1]
 
     kept = jax.tree.leaves(jax.eval_shape(residuals, start, first, closed_over))
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in kept)
+    return sum(_bytes(leaf) for leaf in kept)
+
+
+def computed_bytes(step: Step, start: PyTree, inputs: PyTree) -> int:
+    """The bytes of all that one step computes, by their shapes alone."""
+    return _computed(jax.make_jaxpr(step)(start, _first(inputs)).jaxpr)
+
+
+def _computed(jaxpr: Any) -> int:
+    """The same for a program in JAX's own words and those inside it."""
+    inner = sum(_computed(part) for part in subjaxprs(jaxpr))
+    return inner + sum(_bytes(out.aval) for equation in jaxpr.eqns for out in equation.outvars)
+
+
+def _bytes(leaf: Any) -> int:
+    return leaf.size * leaf.dtype.itemsize
+
+
+def _first(inputs: PyTree) -> PyTree:
+    """The shapes of the inputs of one step."""
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), inputs)
 
 
 # --- paths ---------------------------------------------------------------------------------------
@@ -111,7 +137,7 @@ def simulate_paths(
         end, path = scan_steps(drawing, start, keys, n_copies)
     else:
         # The same numbers, drawn at once: the generator then uses all cores.
-        normals = jax.vmap(lambda k: standard_normals(k, (len(x0), width), x0.dtype))(keys)
+        normals = normals_of_keys(keys, (len(x0), width), x0.dtype)
         end, path = scan_steps(driven, start, normals, n_copies)
     return end.values, path
 

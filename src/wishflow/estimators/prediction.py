@@ -18,7 +18,7 @@ from ..initialise import size_class
 from ..likelihoods import PoissonLikelihood
 from ..models import AbstractModel, FlowModel
 from ..models.base import output_components, sample_outputs
-from ..runtime import compiled, computing
+from ..runtime import compiled, computing, on_device
 
 BLOCK = 128
 QUANTILE_STEPS = 60
@@ -35,7 +35,7 @@ def by_blocks(function: Callable, X: np.ndarray, *others: np.ndarray) -> tuple[n
         n = len(rows[0])
         index = np.arange(BLOCK if len(X) > BLOCK else _block_size(n)) % n
         with computing():
-            block = function(*(jnp.asarray(a[index]) for a in rows))
+            block = function(*(on_device(a[index]) for a in rows))
         results.append([np.asarray(part)[:n] for part in block])
     return tuple(np.concatenate(parts) for parts in zip(*results, strict=True))
 
@@ -134,7 +134,7 @@ def predictive_quantiles(
 ) -> np.ndarray:
     """Quantiles (N, P, A) of y for each output."""
     with computing():
-        key, levels = jax.random.key(seed), jnp.asarray(alphas)
+        key, levels = jax.random.key(seed), on_device(alphas)
     return by_blocks(lambda rows: _quantiles(model, rows, levels, key, n_samples), X)[0]
 
 
@@ -146,8 +146,8 @@ def joint_samples(model: AbstractModel, X: np.ndarray, seed: int, n_samples: int
     index = np.arange(size_class(len(X))) % len(X)
     size = next(s for s in (1, 4, 16, 64, 256) if s >= n_samples or s == 256)
     with computing():
-        key, rows = jax.random.key(seed), jnp.asarray(X[index])
-        blocks = [_samples(model, rows, key, jnp.asarray(i), size) for i in range(0, n_samples, size)]
+        key, rows = jax.random.key(seed), on_device(X[index])
+        blocks = [_samples(model, rows, key, on_device(i), size) for i in range(0, n_samples, size)]
         return np.concatenate([np.asarray(block) for block in blocks])[:n_samples, : len(X)]
 
 
@@ -170,4 +170,4 @@ def flow_paths(model: Any, X: np.ndarray, seed: int) -> np.ndarray:
     """One sample of the states after each step, (T, N, D)."""
     with computing():
         index = np.arange(size_class(len(X))) % len(X)
-        return np.asarray(_paths(model, jnp.asarray(X[index]), jax.random.key(seed)))[:, : len(X)]
+        return np.asarray(_paths(model, on_device(X[index]), jax.random.key(seed)))[:, : len(X)]

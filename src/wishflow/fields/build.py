@@ -6,12 +6,12 @@ import math
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from ..inducing import POSTERIORS, InducingBasis
 from ..parameters import Free, Positive, UnitRows, zeros
+from ..runtime import compiled, on_device
 from ..specs import Diagonal, DiffusionSpec, GPDiffusion, NoDiffusion, Wishart
 from .base import AbstractField
 from .deterministic import ConstantNoiseField
@@ -45,14 +45,15 @@ def _build_wishart(spec, basis, dim, key, is_time_dependent) -> WishartField:
     rank = dim if spec.rank is None else min(spec.rank, dim)
     dof = rank if spec.dof is None else spec.dof
     is_shared = spec.columns == "shared"
-    k_mean, k_scale = jax.random.split(key)
     posterior = POSTERIORS[spec.posterior].prior(rank if is_shared else rank * dof, basis.n_inducing)
-    mean = DIFFUSION_MEAN_SD * normals(k_mean, posterior.mean.shape)
-    L = _initial_scale(k_scale, dim, rank)
+    # The identity for full rank; otherwise random rows of unit norm, so that no two dimensions start glued together.
+    is_full = rank == dim
+    mean, rows = normals(key, posterior.mean.shape, (0,) if is_full else (dim, rank))
+    L = on_device(np.eye(dim) if is_full else rows / np.linalg.norm(rows, axis=1, keepdims=True))
     return WishartField(
         basis,
         zeros(dim, basis.n_inducing),
-        eqx.tree_at(lambda q: q.mean, posterior, mean),
+        eqx.tree_at(lambda q: q.mean, posterior, on_device(DIFFUSION_MEAN_SD * mean)),
         UnitRows(L) if spec.unit_rows else Free(L),
         None if spec.white is None else Positive.of([spec.white] * dim),
         dof,
@@ -61,18 +62,16 @@ def _build_wishart(spec, basis, dim, key, is_time_dependent) -> WishartField:
     )
 
 
-def normals(key: PRNGKeyArray, shape: tuple[int, ...]) -> Array:
-    """Standard normals, out of a vector of 1024, 2048, 4096, … draws: a generator for each shape is long to compile."""
-    n = math.prod(shape)
-    size = max(FEWEST_NORMALS, 1 << (n - 1).bit_length())
-    return jax.random.normal(key, (size,))[:n].reshape(shape)
-
-
-def _initial_scale(key: PRNGKeyArray, dim: int, rank: int) -> Array:
-    """The identity for full rank; otherwise random rows of unit norm, so that no two dimensions start glued
-    together.
+def normals(key: PRNGKeyArray, *shapes: tuple[int, ...]) -> list[np.ndarray]:
+    """Standard normals of the given shapes, a key for each, out of vectors of 1024, 2048, … draws: a generator for
+    each shape is long to compile.
     """
-    if rank == dim:
-        return jnp.asarray(np.eye(dim))
-    L = normals(key, (dim, rank))
-    return L / jnp.linalg.norm(L, axis=1, keepdims=True)
+    numbers = [math.prod(shape) for shape in shapes]
+    draws = _draws(key, tuple(max(FEWEST_NORMALS, 1 << (n - 1).bit_length()) if n else 0 for n in numbers))
+    return [np.asarray(x)[:n].reshape(shape) for x, n, shape in zip(draws, numbers, shapes, strict=True)]
+
+
+@compiled
+def _draws(key: PRNGKeyArray, sizes: tuple[int, ...]) -> list[Array]:
+    keys = jax.random.split(key, len(sizes))
+    return [jax.random.normal(k, (size,)) for k, size in zip(keys, sizes, strict=True)]

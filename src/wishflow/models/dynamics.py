@@ -25,7 +25,8 @@ from ..fields.dynamic import (
     WishartNoise,
 )
 from ..inducing import POSTERIORS, InducingBasis
-from ..parameters import Free, Positive, Scaled
+from ..parameters import Free, Positive, Scaled, zeros
+from ..runtime import on_device
 from ..specs import Diagonal, DynamicsSpec, GPDiffusion, NoDiffusion, Wishart
 
 FIELD_JITTER = 1e-6
@@ -67,7 +68,7 @@ class Start(eqx.Module):
 
 def build(spec: DynamicsSpec, layout: Layout, start: Start, Z: object, key: PRNGKeyArray) -> DynamicsModel:
     """The model at its starting values (design, section 4): E[Σ] + Λ is the covariance of the residuals."""
-    Z = jnp.asarray(Z)
+    Z = on_device(Z)
     rank, dof = _rank_and_dof(spec.diffusion, layout.dim)
     variance = 1.0 / dof if dof else 1.0
     kernel = kernels.build(spec.kernel, Z.shape[1], variance=variance, lengthscale=2.0 * np.sqrt(Z.shape[1]))
@@ -75,7 +76,7 @@ def build(spec: DynamicsSpec, layout: Layout, start: Start, Z: object, key: PRNG
     noise, explained = _noise(spec.diffusion, basis, layout, start.covariance, rank, dof, key)
     has_linear, has_gp = "linear" in spec.drift, "gp" in spec.drift
     amplitude = Positive.of([DRIFT_AMPLITUDE / variance**0.5] * layout.dim)
-    gp = GPDrift(jnp.zeros((layout.dim, len(Z))), amplitude)
+    gp = GPDrift(zeros(layout.dim, len(Z)), amplitude)
     linear = LinearDrift.of(start.weights, start.constant)
     return DynamicsModel(
         DynamicField(
@@ -113,7 +114,7 @@ def _noise(diffusion, basis, layout, covariance, rank, dof, key) -> tuple[Abstra
     q = posterior.prior(rank if is_shared else rank * dof, basis.n_inducing)
     mean = DIFFUSION_MEAN_SD * jax.random.normal(key, q.mean.shape)
     q = eqx.tree_at(lambda q: q.mean, q, mean)
-    return WishartNoise(q, Free(jnp.asarray(L)), dof, is_shared), L @ L.T
+    return WishartNoise(q, Free(on_device(L)), dof, is_shared), L @ L.T
 
 
 def _white(spec, basis, layout, covariance, explained) -> WhiteNoise:
@@ -123,7 +124,7 @@ def _white(spec, basis, layout, covariance, explained) -> WhiteNoise:
     if spec.white_noise == "constant":
         return WhiteNoise(base, None, None)
     n_inputs = layout.dim + layout.n_covariates
-    return WhiteNoise(base, jnp.zeros((layout.dim, n_inputs)), jnp.zeros((layout.dim, basis.n_inducing)))
+    return WhiteNoise(base, zeros(layout.dim, n_inputs), zeros(layout.dim, basis.n_inducing))
 
 
 # --- simulation ----------------------------------------------------------------------------------

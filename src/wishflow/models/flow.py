@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
@@ -93,7 +92,7 @@ def build(spec: FlowSpec, training: TrainingSpec, start: SparseGPModel, Z: objec
     kernel = kernels.build(
         spec.kernel, Z.shape[1], variance=training.field_variance, lengthscale=training.field_lengthscale
     )
-    basis = InducingBasis.of(kernel, jnp.asarray(Z), FIELD_JITTER)
+    basis = InducingBasis.of(kernel, Z, FIELD_JITTER)
     field = fields.build(spec.diffusion, basis, dim, key, spec.time_dependent)
     return FlowModel(
         start.output,

@@ -16,7 +16,8 @@ from .. import kernels
 from ..fields.base import FieldValues
 from ..fields.dynamic import DynamicField, Layout
 from ..inducing import ConditionedGP, InducingBasis, SparseGP
-from ..parameters import Positive
+from ..parameters import Positive, zeros
+from ..runtime import on_device
 from ..series import ENCODED_ROWS
 from ..specs import DynamicsSpec
 from .dynamics import FIELD_JITTER, Start
@@ -126,9 +127,9 @@ def build(spec: DynamicsSpec, layout: Layout, start: LatentStart, Z: object, key
     """The model at its starting values: x a projection of the first rows, y a linear map of x."""
     latent = spec.latent
     assert latent is not None
-    Z = jnp.asarray(Z)
+    Z = on_device(Z)
     field = build_dynamics(spec, layout, start.field, Z, key).field
-    weights = jnp.asarray(start.weights)
+    weights = on_device(start.weights)
     n_outputs = weights.shape[0]
     gp, amplitude = None, None
     if latent.readout == "gp":
@@ -138,7 +139,7 @@ def build(spec: DynamicsSpec, layout: Layout, start: LatentStart, Z: object, key
         amplitude = Positive.of([READOUT_AMPLITUDE] * n_outputs)
     coupling = COUPLING * weights if latent.has_coupled_noise else None
     white = Positive.of(np.asarray(start.white))
-    readout = Readout(weights, jnp.zeros(n_outputs), white, gp, amplitude, coupling)
+    readout = Readout(weights, zeros(n_outputs), white, gp, amplitude, coupling)
     return LatentModel(field, readout, _encoder(start, n_outputs, layout.dim))
 
 
@@ -147,5 +148,5 @@ def _encoder(start: LatentStart, n_outputs: int, dim: int) -> Encoder:
     weights = np.zeros((dim, 2 * ENCODED_ROWS * n_outputs))
     projection = np.asarray(start.projection)
     weights[:, : projection.shape[1]] = projection
-    log_scale = jnp.full(dim, np.log(START_SD))
-    return Encoder(jnp.asarray(weights), jnp.zeros(dim), jnp.zeros_like(jnp.asarray(weights)), log_scale)
+    log_scale = on_device(np.full(dim, np.log(START_SD)))
+    return Encoder(on_device(weights), zeros(dim), zeros(*weights.shape), log_scale)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-import jax.numpy as jnp
-
 from .. import kernels, likelihoods
 from ..inducing import InducingBasis, SparseGP
 from ..likelihoods import AbstractLikelihood
+from ..runtime import on_device
 from ..specs import Gaussian, LikelihoodSpec, SparseGPSpec, TrainingSpec
 from .base import AbstractModel
 
@@ -36,7 +35,7 @@ class SparseGPModel(AbstractModel):
 
 def build(spec: SparseGPSpec, training: TrainingSpec, Z: object, n_outputs: int) -> SparseGPModel:
     """The model at its starting values, q(v) at the prior."""
-    Z = jnp.asarray(Z)
+    Z = on_device(Z)
     kernel = kernels.build(
         spec.kernel, Z.shape[1], variance=training.output_variance, lengthscale=training.output_lengthscale
     )

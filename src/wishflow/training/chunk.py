@@ -17,7 +17,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from ..objectives import bound_of, natural_step
-from ..runtime import compiled
+from ..runtime import compiled, on_device
 from .steps import AbstractSteps
 
 CHUNK = 500
@@ -61,14 +61,15 @@ def trainable(model: Any, steps: AbstractSteps) -> PyTree:
 def start_state(model: Any, key: PRNGKeyArray, steps: AbstractSteps) -> TrainState:
     """The state before the first step."""
     parameters, _ = eqx.partition(model, trainable(model, steps))
-    shapes = jax.eval_shape(lambda leaves: OPTIMISER.init(ravel_pytree(leaves)[0]), parameters)
+    leaves = jax.tree.leaves(parameters)
+    vector = jax.ShapeDtypeStruct((sum(leaf.size for leaf in leaves),), jnp.result_type(*leaves))
     # Adam starts at zero. Zeros of NumPy: JAX would compile programs to make them, for each number of parameters.
-    optimiser = jax.tree.map(lambda leaf: jnp.asarray(np.zeros(leaf.shape, leaf.dtype)), shapes)
-    return TrainState(model, optimiser, key, jnp.zeros((), jnp.int32))
+    zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), jax.eval_shape(OPTIMISER.init, vector))
+    return TrainState(model, jax.tree.map(on_device, zeros), key, on_device(np.int32(0)))
 
 
 def _is_finite(tree: PyTree) -> Bool[Array, ""]:
-    return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)]).all()
+    return jnp.isfinite(ravel_pytree(tree)[0]).all()  # one vector: a reduction for each leaf is longer to compile
 
 
 def _choose(condition: Bool[Array, ""], new: PyTree, old: PyTree) -> PyTree:
@@ -119,11 +120,13 @@ def run_steps(
     def body(i, carry):
         state, records = carry
         state, report = one(state, jnp.asarray(i, int))
-        return state, {name: records[name].at[i].set(value) for name, value in report.items()}
+        row = jnp.stack([report[name] for name in names])
+        return state, jax.lax.dynamic_update_index_in_dim(records, row, i, 0)
 
-    shapes = jax.eval_shape(one, state, jnp.zeros((), int))[1]
-    records = {name: jnp.full((CHUNK,), jnp.nan) for name in shapes}
-    return jax.lax.fori_loop(0, n, body, (state, records))
+    names = list(jax.eval_shape(one, state, jnp.zeros((), int))[1])
+    # One array for all reports: each write is a program part of its own to compile.
+    state, records = jax.lax.fori_loop(0, n, body, (state, jnp.full((CHUNK, len(names)), jnp.nan)))
+    return state, dict(zip(names, records.T, strict=True))
 
 
 @compiled

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int, PyTree, Scalar
 
 from ..models import SparseGPModel
 from ..objectives import Batch, collapsed_bound, optimal_posterior
-from ..runtime import compiled
+from ..runtime import compiled, on_device
 
 CHUNK = 50
 OPTIMISER = optax.lbfgs(memory_size=20, linesearch=optax.scale_by_zoom_linesearch(max_linesearch_steps=15))
@@ -107,15 +107,29 @@ def collapsed_end_many(models, data):
 
 
 @compiled
-def _value_and_grad(parameters, fixed, data):
-    """−bound / N, its gradient and the noise, for one flat vector."""
+def _value_and_grad(vector, model, data):
+    """−bound / N, its gradient and the noise, at the model whose parameters are one flat vector."""
+    parameters, fixed = eqx.partition(model, _mask(model))
 
     def loss(parameters):
         model = eqx.combine(parameters, fixed)
         return -collapsed_bound(model, data) / data.n_data, model.likelihood.noise_summary()
 
-    (value, noise), gradient = jax.value_and_grad(loss, has_aux=True)(parameters)
+    (value, noise), gradient = jax.value_and_grad(loss, has_aux=True)(ravel_pytree(parameters)[1](vector))
     return value, ravel_pytree(gradient)[0], noise
+
+
+def _raveled(tree: PyTree) -> np.ndarray:
+    """`ravel_pytree` on the host, where its small operations need no programs."""
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
+
+
+def _unraveled(vector: np.ndarray, tree: PyTree) -> PyTree:
+    """The vector in the shapes of the tree."""
+    leaves, structure = jax.tree.flatten(tree)
+    parts = np.split(vector, np.cumsum([leaf.size for leaf in leaves])[:-1])
+    shaped = [on_device(part.reshape(leaf.shape)) for part, leaf in zip(parts, leaves, strict=True)]
+    return jax.tree.unflatten(structure, shaped)
 
 
 def minimise_on_host(
@@ -127,13 +141,10 @@ def minimise_on_host(
     converged.
     """
     parameters, fixed = eqx.partition(model, _mask(model))
-    start, unravel = ravel_pytree(parameters)
     last = {"value": np.inf, "noise": np.nan}
 
     def loss(vector: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient, noise = (
-            np.asarray(part) for part in _value_and_grad(unravel(jnp.asarray(vector)), fixed, data)
-        )
+        value, gradient, noise = (np.asarray(part) for part in _value_and_grad(on_device(vector), model, data))
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
             # A factorisation that failed is a step too far: the line search backs off from a large number.
             return 1e10, np.zeros_like(vector)
@@ -150,7 +161,7 @@ def minimise_on_host(
 
     result = scipy.optimize.minimize(
         loss,
-        np.asarray(start),
+        _raveled(parameters),
         jac=True,
         method="L-BFGS-B",
         callback=after_iteration,
@@ -160,7 +171,7 @@ def minimise_on_host(
         values.append((-last["value"] * n_rows, last["noise"], 0.0))
     if len(values) % CHUNK:
         on_chunk(len(values), _records(values[-(len(values) % CHUNK) :]))
-    return eqx.combine(unravel(jnp.asarray(result.x)), fixed), bool(result.success)
+    return eqx.combine(_unraveled(result.x, parameters), fixed), bool(result.success)
 
 
 def _records(values: list[tuple[float, float, float]]) -> dict[str, np.ndarray]:

@@ -30,7 +30,7 @@ from ..initialise import inducing_points, padded_batch, series_batch, size_class
 from ..models import flow, model_builder, sparse_gp
 from ..models.dynamics import Start
 from ..models.latent import LatentStart
-from ..runtime import on_accelerator
+from ..runtime import on_accelerator, on_device
 from ..series import Transitions, Windows
 from ..specs import DynamicsSpec, FlowSpec, Gaussian, NoDiffusion, SparseGPSpec, TrainingSpec
 from . import chunk, collapsed
@@ -135,7 +135,7 @@ class _Run:
             n = int(min(STEPS_PER_CHUNK, (n_iter - position).max()))
             planned = position[:, None] + np.arange(n) if self.is_many else position[0] + np.arange(n)
             rates = rates_from(training, peak, n_iter, planned)
-            state, records = run(state, self.data, rates, jnp.asarray(n), steps)
+            state, records = run(state, self.data, rates, on_device(n), steps)
             records = jax.device_get(records)
             position, done = position + n, done + n
             stop = self._report(phase, done, n_iter, records, n)
@@ -206,7 +206,7 @@ class _Run:
             for basis in model.bases():
                 Kzz, scale = kernel_matrix_on_host(basis)
                 needed = linalg.choose_jitter(Kzz, scale, f"Kzz of {basis.n_inducing} inducing points")
-                jitters.append(jnp.asarray(max(needed, float(basis.jitter)), basis.jitter.dtype))
+                jitters.append(on_device(max(needed, float(basis.jitter)), basis.jitter.dtype))
             refreshed.append(eqx.tree_at(lambda m: [b.jitter for b in m.bases()], model, jitters))
         return self._stack(refreshed)
 
@@ -322,7 +322,7 @@ class _RowsRun(_Run):
         best = None
         for done in range(0, n_iter, collapsed.CHUNK):
             n = min(collapsed.CHUNK, n_iter - done)
-            state, records = run(state, self.data, jnp.asarray(n))
+            state, records = run(state, self.data, on_device(n))
             stop = self._report(phase, done + n, n_iter, jax.device_get(records), n)
             value = np.asarray(state.value).reshape(-1)
             n_rows = np.asarray(self.data.n_data).reshape(-1)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from ..runtime import on_device
 from ..specs import TrainingSpec
 from .chunk import CHUNK, Rates
 
@@ -53,7 +54,7 @@ def rates_from(
     natural = (training.natural_rate or 0.0) * np.maximum(shape, LOWEST_NATURAL_SHARE)
     kl_weight = np.minimum(1.0, (positions + 1) / max(training.kl_warmup, 1))
     is_live = positions < n_iter
-    return Rates(*(jnp.asarray(np.where(is_live, values, 0.0)) for values in (adam, natural, kl_weight)))
+    return Rates(*(on_device(np.where(is_live, values, 0.0)) for values in (adam, natural, kl_weight)))
 
 
 class Convergence:

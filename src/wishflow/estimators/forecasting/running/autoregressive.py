@@ -14,7 +14,7 @@ from .... import filtering
 from ....linalg import low_rank_log_density
 from ....models import DynamicsModel
 from ....models.dynamics import simulate
-from ....runtime import compiled, computing
+from ....runtime import compiled, computing, on_device
 from ....series import Ticks, Windows, cut
 from .base import TICKS_CLASS, AbstractRunner, in_blocks, padded_ticks, widened
 
@@ -111,9 +111,9 @@ def _filter_over(model: Any, ticks: Ticks, lags: int) -> Any:
     y = ticks.y[rest]
     inputs = (ticks.h[rest], ticks.u[rest], np.nan_to_num(y), ~np.isnan(y))
     with computing():
-        first = (jnp.asarray(start)[None], jnp.asarray(is_known)[None])
+        first = (on_device(start[None]), on_device(is_known[None]))
         # No density is asked for, and beliefs do not depend on draws: any key will do.
-        return _run_filter(model, *first, *(jnp.asarray(x)[:, None] for x in inputs), jax.random.key(0), 1)
+        return _run_filter(model, *first, *(on_device(x[:, None]) for x in inputs), jax.random.key(0), 1)
 
 
 def filtered_means(model: Any, ticks: Ticks, lags: int) -> Float[np.ndarray, "T pD"]:
@@ -148,8 +148,8 @@ class AutoRegressiveRunner(AbstractRunner):
         n, dim = len(h), self.model.layout.dim
         h, u = padded_ticks(TICKS_CLASS, h, u)
         with computing():
-            arrays = (jnp.asarray(x) for x in (histories, h, u))
-            limits = None if self.limits is None else jnp.asarray(widened(self.limits, mean[None, :dim]))
+            arrays = (on_device(x) for x in (histories, h, u))
+            limits = None if self.limits is None else on_device(widened(self.limits, mean[None, :dim]))
             end, before = _run_paths(self.model, *arrays, jax.random.key(seed), limits)
             before, end = np.asarray(before), np.asarray(end)
         after = np.concatenate([before[1:], end[None]])[:n, :, :dim]

@@ -6,12 +6,11 @@ import abc
 from collections.abc import Callable
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from ....metrics import mixture_log_density
-from ....runtime import computing
+from ....runtime import computing, on_device
 from ....series import Ticks
 
 BLOCK = 2048
@@ -69,7 +68,7 @@ def in_blocks(function: Callable, *arrays: np.ndarray, size: int = BLOCK) -> np.
         n_rows = len(rows[0])
         padded = np.arange(max(32, 1 << (n_rows - 1).bit_length())) % n_rows
         with computing():
-            parts.append(np.asarray(function(*(jnp.asarray(a[padded]) for a in rows)))[:n_rows])
+            parts.append(np.asarray(function(*(on_device(a[padded]) for a in rows)))[:n_rows])
     return np.concatenate(parts)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from .... import particles
 from ....models import LatentModel
 from ....particles import PreparedLatent
-from ....runtime import compiled, computing
+from ....runtime import compiled, computing, on_device
 from ....series import Ticks
 from .base import TICKS_CLASS, AbstractRunner, in_blocks, padded_ticks
 
@@ -55,7 +55,7 @@ class LatentRunner(AbstractRunner):
         is_seen = ~np.isnan(y)
         is_seen[n:] = False
         with computing():
-            inputs = (jnp.asarray(x) for x in (h, u, np.nan_to_num(y), is_seen))
+            inputs = (on_device(x) for x in (h, u, np.nan_to_num(y), is_seen))
             last, (means, scores) = _run_filter(self.model, *inputs, jax.random.key(seed), N_PARTICLES)
         return np.asarray(last), np.asarray(means)[:n], np.asarray(scores)[:n]
 
@@ -66,7 +66,7 @@ class LatentRunner(AbstractRunner):
         h, u = padded_ticks(TICKS_CLASS, h, u)
         with computing():
             key = jax.random.key(seed)
-            y, before = _run_paths(self.model, *(jnp.asarray(a) for a in (x, h, u)), key)
+            y, before = _run_paths(self.model, *(on_device(a) for a in (x, h, u)), key)
         return np.swapaxes(np.asarray(y)[:n], 0, 1), np.swapaxes(np.asarray(before)[:n], 0, 1)
 
     def step_log_density(self, before, y, h, u, seed):
