@@ -85,7 +85,6 @@ class WishartForecaster(BaseForecaster):
         tol=None,
         n_train_samples=None,
         path_average=None,
-        average_share=None,
         random_state=None,
         callbacks=None,
         verbose=0,
@@ -113,7 +112,6 @@ class WishartForecaster(BaseForecaster):
         self.tol = tol
         self.n_train_samples = n_train_samples
         self.path_average = path_average
-        self.average_share = average_share
         self.random_state = random_state
         self.callbacks = callbacks
         self.verbose = verbose

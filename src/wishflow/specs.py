@@ -411,9 +411,7 @@ class TrainingSpec(Spec):
     `warm_rate`. Where there is no flow that is the whole fit, with `sgp_iter` iterations from `sgp_lengthscale`.
     `natural_rate` is the step γ of natural gradients for q of the output (None: Adam for it too). `decay` is the part
     of the iterations over which the rate falls to zero by a cosine; `tolerance` (nats per row and 100 iterations) ends
-    the constant part early once the bound no longer rises. Over the last `average_share` of the iterations the rate
-    stays where it is, and the model at the end has the mean of the parameters that Adam moves (q of the output, where
-    natural gradients move it, is the last one). `path_average` says what is averaged over `n_train_samples`
+    the constant part early once the bound no longer rises. `path_average` says what is averaged over `n_train_samples`
     paths (`objectives.negative_bound`). A flow's field has `field_inducing` inducing points (None: as many as the
     output, which is also the most); stochastic steps do not move those named by `fixed_inducing` ("none", "field",
     "all"). `dof` are the degrees of freedom ν of the diffusion "wishart" (None: its rank). With `falls_back` a flow
@@ -449,17 +447,12 @@ class TrainingSpec(Spec):
     fixed_inducing: str = "none"
     dof: int | None = None
     falls_back: bool = False
-    average_share: float = 0.0
 
     def __post_init__(self) -> None:
         if self.fixed_inducing not in FIXED_INDUCING:
             raise unknown_option("fixed_inducing", self.fixed_inducing, FIXED_INDUCING)
         if self.path_average not in ("log", "density"):
             raise unknown_option("path_average", self.path_average, ("log", "density"))
-        if not 0.0 <= self.average_share <= 1.0:
-            raise OptionError(
-                f"average_share={self.average_share!r} given; expected a number from 0 (none) to 1 (all)."
-            )
 
     def without_flow(self) -> TrainingSpec:
         """For a sparse GP alone: the phase of the output is the whole fit."""

@@ -372,25 +372,12 @@ def test_bad_horizons_are_named(fitted, fh, words):
         {"limits": -0.1},
         {"limits": "data"},
         {"limits": 0.0, "latent_dim": 1},
-        {"average_share": 1.5},
-        {"average_share": "late"},
     ],
     ids=str,
 )
 def test_unknown_options_are_named(y, option):
     with pytest.raises(OptionError, match=next(iter(option))):
         wf.WishartForecaster(**{**SMALL, **option}).fit(y)
-
-
-def test_the_mean_of_the_parameters_is_another_model(y, tmp_path):
-    """Of the whole training a mean lies between start and end; a file keeps the option."""
-    plain, mean = (wf.WishartForecaster(average_share=share, **SMALL).fit(y) for share in (None, 1.0))
-    assert plain.training_.average_share == 0.0 and mean.training_.average_share == 1.0
-    assert not np.array_equal(mean.model_.field.gp.mean, plain.model_.field.gp.mean)
-    mean.save(tmp_path / "model")
-    again = wf.load(tmp_path / "model")
-    assert again.average_share == 1.0 and again.training_ == mean.training_
-    np.testing.assert_array_equal(again.forecast(3, n_draws=10).samples, mean.forecast(3, n_draws=10).samples)
 
 
 @SLOW

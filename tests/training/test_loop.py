@@ -7,13 +7,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 import pytest
 
 import wishflow as wf
 from wishflow import presets, specs
 from wishflow.callbacks import Callback, EarlyStop
-from wishflow.errors import OptionError
 from wishflow.initialise import inducing_points, padded_batch, size_class
 from wishflow.runtime import computing
 from wishflow.training import Problem, chunk, train
@@ -133,7 +131,7 @@ def test_steps_that_are_not_finite_are_skipped_and_the_last_good_state_is_kept()
     data = padded_batch(problem().X, problem().y)
     bad = dataclasses.replace(data, y=data.y.at[0].set(jnp.nan))
     state = chunk.start_state(model, jax.random.key(0), settings)
-    after, report = eqx.filter_jit(chunk.step)(state, bad, chunk.Rates(*map(jnp.asarray, (0.01, 0.1, 1.0))), settings)
+    after, report = eqx.filter_jit(chunk.step)(state, bad, 0.01, 0.1, 1.0, settings)
     assert report["skipped"] == 1.0 and after.skipped == 1
     for x, y in zip(jax.tree.leaves(after.model), jax.tree.leaves(model), strict=True):
         np.testing.assert_array_equal(x, y)
@@ -223,23 +221,3 @@ def test_many_models_have_a_program_in_common():
     for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(states), strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
     assert {record.shape for record in records.values()} == {(2, chunk.CHUNK)}
-
-
-# --- the mean of the parameters --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n_problems", [1, 2])
-def test_the_mean_over_the_last_iterations(n_problems):
-    """Against runs that end one iteration earlier each, at a rate that stays where it is."""
-    steady = dataclasses.replace(SMALL, natural_rate=None, decay=0.0)
-    ends = [train([problem(0, training=dataclasses.replace(steady, max_iter=n))])[0] for n in (4, 5, 6)]
-    averaged = dataclasses.replace(steady, average_share=0.5)
-    found = train([problem(seed, training=averaged) for seed in range(n_problems)])[0]
-    pd.testing.assert_series_equal(found.history["bound"], ends[-1].history["bound"])
-    for leaf, *last in zip(leaves(found), *map(leaves, ends), strict=True):
-        np.testing.assert_allclose(leaf, np.mean(last, axis=0), rtol=1e-9, atol=1e-12)
-
-
-def test_a_share_that_is_none_is_refused():
-    with pytest.raises(OptionError, match="average_share"):
-        dataclasses.replace(SMALL, average_share=1.5)

@@ -112,14 +112,3 @@ def test_the_degrees_of_freedom_of_the_rule_are_those_of_the_named_diffusion_alo
     assert (
         wf.FlowClassifier()._training(1000, n_inputs).dof is None and dof(presets.paper_preset(1000, n_inputs)) is None
     )
-
-
-def test_while_parameters_are_averaged_the_rate_stays():
-    averaged = dataclasses.replace(TRAINING, average_share=0.25)
-    plain, rates = (rates_from(training, 0.02, 400, np.arange(400)) for training in (TRAINING, averaged))
-    assert plain.newest is None
-    np.testing.assert_array_equal(rates.adam[:301], plain.adam[:301])
-    assert (rates.adam[300:400] == rates.adam[300]).all() and rates.adam[300] > 0
-    np.testing.assert_allclose(rates.newest[:300], 1.0)
-    np.testing.assert_allclose(rates.newest[300:400], 1.0 / np.arange(1, 101))
-    assert (np.asarray(rates.newest)[400:] == 0).all(), "a finished model keeps its mean"

@@ -102,8 +102,7 @@ def chosen_training(estimator: Any, presets: dict[str, Any], n_rows: int, n_inpu
     chosen = presets[estimator.preset](n_rows, n_inputs)
     # attributes, not get_params: a subclass may leave options out of its own signature
     options = {
-        name: getattr(estimator, name, None)
-        for name in (*WHOLE_NUMBERS, "learning_rate", "path_average", "tol", "average_share")
+        name: getattr(estimator, name, None) for name in (*WHOLE_NUMBERS, "learning_rate", "path_average", "tol")
     }
     given: dict[str, Any] = {n: checks.positive_int(n, options[n]) for n in WHOLE_NUMBERS if options[n] is not None}
     if options["learning_rate"] is not None and not callable(options["learning_rate"]):
@@ -112,8 +111,6 @@ def chosen_training(estimator: Any, presets: dict[str, Any], n_rows: int, n_inpu
         given["path_average"] = options["path_average"]
     if options["tol"] is not None:
         given["tolerance"] = checks.tolerance(options["tol"])
-    if options["average_share"] is not None:
-        given["average_share"] = checks.part("average_share", options["average_share"])
     if "max_iter" in given:  # the warm-up of the KL terms keeps its share of the iterations
         given["kl_warmup"] = chosen.kl_warmup * given["max_iter"] // chosen.max_iter
         given["falls_back"] = False  # who says how long a flow is trained wants that flow

@@ -93,13 +93,6 @@ def share_or_none(name: str, value: Any) -> float | None:
     return float(value)
 
 
-def part(name: str, value: Any) -> float:
-    """A number from 0 to 1."""
-    if not _is_number(value) or not 0.0 <= value <= 1.0:
-        raise OptionError(f"{name}={value!r} given; expected a number from 0 to 1, or None for the preset's.")
-    return float(value)
-
-
 def flag(name: str, value: Any) -> bool:
     """True or False, and nothing that merely counts as one of them: bool("no") is True."""
     if not isinstance(value, bool | np.bool_):

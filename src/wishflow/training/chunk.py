@@ -26,23 +26,21 @@ OPTIMISER = optax.scale_by_adam()
 
 class Rates(eqx.Module):
     """One number for each step of a chunk (and each of many models): Adam's rate, the natural-gradient step γ, the
-    weight c of the KL terms, the weight of the newest parameters in their mean (None: no mean is kept).
+    weight c of the KL terms.
     """
 
     adam: Float[Array, "*models chunk"]
     natural: Float[Array, "*models chunk"]
     kl_weight: Float[Array, "*models chunk"]
-    newest: Float[Array, "*models chunk"] | None = None
 
 
 class TrainState(eqx.Module):
-    """What is carried from step to step; `mean` of the parameters, as one vector, where they are averaged."""
+    """What is carried from step to step."""
 
     model: Any
     optimiser: PyTree
     key: PRNGKeyArray
     skipped: Int[Array, ""]
-    mean: Float[Array, " parameters"] | None = None
 
 
 def trainable(model: Any, steps: AbstractSteps) -> PyTree:
@@ -60,22 +58,13 @@ def trainable(model: Any, steps: AbstractSteps) -> PyTree:
     return mask
 
 
-def start_state(model: Any, key: PRNGKeyArray, steps: AbstractSteps, is_averaged: bool = False) -> TrainState:
+def start_state(model: Any, key: PRNGKeyArray, steps: AbstractSteps) -> TrainState:
     """The state before the first step."""
     parameters, _ = eqx.partition(model, trainable(model, steps))
     shapes = jax.eval_shape(lambda leaves: OPTIMISER.init(ravel_pytree(leaves)[0]), parameters)
     # Adam starts at zero. Zeros of NumPy: JAX would compile programs to make them, for each number of parameters.
     optimiser = jax.tree.map(lambda leaf: jnp.asarray(np.zeros(leaf.shape, leaf.dtype)), shapes)
-    mean = ravel_pytree(parameters)[0] if is_averaged else None
-    return TrainState(model, optimiser, key, jnp.zeros((), jnp.int32), mean)
-
-
-def with_mean(state: TrainState, steps: AbstractSteps) -> Any:
-    """The model at the mean of its parameters, where one was kept, or else as it is."""
-    if state.mean is None:
-        return state.model
-    parameters, fixed = eqx.partition(state.model, trainable(state.model, steps))
-    return eqx.combine(ravel_pytree(parameters)[1](state.mean), fixed)
+    return TrainState(model, optimiser, key, jnp.zeros((), jnp.int32))
 
 
 def _is_finite(tree: PyTree) -> Bool[Array, ""]:
@@ -86,21 +75,23 @@ def _choose(condition: Bool[Array, ""], new: PyTree, old: PyTree) -> PyTree:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
 
-def step(state: TrainState, batch: PyTree, rates: Rates, steps: AbstractSteps) -> tuple[TrainState, dict[str, Scalar]]:
+def step(
+    state: TrainState, batch: PyTree, rate: Scalar, natural_rate: Scalar, kl_weight: Scalar, steps: AbstractSteps
+) -> tuple[TrainState, dict[str, Scalar]]:
     """One step. A step whose bound, gradient or new state is not finite is not taken, and counted."""
     key, k_step = jax.random.split(state.key)
     parameters, fixed = eqx.partition(state.model, trainable(state.model, steps))
 
     def loss(parameters):
-        return steps.loss(eqx.combine(parameters, fixed), batch, k_step, rates.kl_weight)
+        return steps.loss(eqx.combine(parameters, fixed), batch, k_step, kl_weight)
 
     # One flat vector: Adam, the check and the choice below then compile once and not once for each leaf.
     vector, unravel = ravel_pytree(parameters)
     (_, (parts, sites)), gradient = jax.value_and_grad(loss, has_aux=True)(parameters)
     direction, optimiser = OPTIMISER.update(ravel_pytree(gradient)[0], state.optimiser)
-    moved = vector - rates.adam * direction
+    moved = vector - rate * direction
     before = state.model.output.posterior if steps.is_natural else None
-    posterior = natural_step(before, sites, rates.natural) if before is not None else None
+    posterior = natural_step(before, sites, natural_rate) if before is not None else None
     is_good = _is_finite((moved, optimiser.nu, posterior, parts))
     moved, optimiser, posterior = _choose(is_good, (moved, optimiser, posterior), (vector, state.optimiser, before))
     model = eqx.combine(unravel(moved), fixed)
@@ -108,8 +99,7 @@ def step(state: TrainState, batch: PyTree, rates: Rates, steps: AbstractSteps) -
         model = eqx.tree_at(lambda m: m.output.posterior, model, posterior)
     report = {**parts, "bound": bound_of(parts), "noise": model.noise_summary(), **model.summary()}
     report["skipped"] = 1.0 - is_good
-    mean = None if state.mean is None else state.mean + rates.newest * (moved - state.mean)
-    return TrainState(model, optimiser, key, jnp.where(is_good, 0, state.skipped + 1), mean), report
+    return TrainState(model, optimiser, key, jnp.where(is_good, 0, state.skipped + 1)), report
 
 
 def run_steps(
@@ -124,7 +114,7 @@ def run_steps(
     @jax.jit
     def one(state, i):
         batch = steps.batch(data, order, i)
-        return step(state, batch, jax.tree.map(lambda values: values[i], rates), steps)
+        return step(state, batch, rates.adam[i], rates.natural[i], rates.kl_weight[i], steps)
 
     def body(i, carry):
         state, records = carry

@@ -144,7 +144,7 @@ class _Run:
             self._note_convergence(position, moved, n_iter)
             state, is_stuck = self._mend(state)
             position = np.where(stop | is_stuck, n_iter, moved)
-        return self._refresh_jitter(self._with_mean(state, steps)) if training.average_share else state.model
+        return state.model
 
     # --- parts of a phase ---
 
@@ -154,12 +154,8 @@ class _Run:
 
     def _start_states(self, models: PyTree, steps: AbstractSteps) -> chunk.TrainState:
         keys = [jax.random.key(p.seed) for p in self.problems]
-        is_averaged = self.training.average_share > 0
-        models = self._unstack(models)
-        return self._stack([chunk.start_state(m, k, steps, is_averaged) for m, k in zip(models, keys, strict=True)])
-
-    def _with_mean(self, states: chunk.TrainState, steps: AbstractSteps) -> PyTree:
-        return self._stack([chunk.with_mean(state, steps) for state in self._unstack(states)])
+        states = [chunk.start_state(m, k, steps) for m, k in zip(self._unstack(models), keys, strict=True)]
+        return self._stack(states)
 
     def _report(self, phase: str, step: int, n_steps: int, records: Any, n: int) -> np.ndarray:
         """Keep the records, tell the callbacks; which models a callback asked to stop."""

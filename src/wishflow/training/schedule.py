@@ -18,12 +18,10 @@ PATIENCE = 5
 def rate_shape(
     training: TrainingSpec, n_iter: int, positions: Int[np.ndarray, "*shape"]
 ) -> Float[np.ndarray, "*shape"]:
-    """The learning rate as a share of its peak: linear warm-up, constant, then a cosine down to zero or to the average.
+    """The learning rate as a share of its peak: linear warm-up, constant, then a cosine down to zero.
 
     In NumPy: schedules of optax would be computed on the device, and an accelerator would wait for them at each chunk.
     """
-    # While parameters are averaged the rate stays where it is: a mean of what hardly moves is worth nothing.
-    positions = np.where(positions < n_iter, np.minimum(positions, average_start(training, n_iter)), positions)
     n_decay = round(training.decay * n_iter)
     n_warm = min(training.rate_warmup, n_iter - n_decay)
     shape = np.ones(positions.shape)
@@ -40,11 +38,6 @@ def decay_start(training: TrainingSpec, n_iter: int) -> int:
     return n_iter - round(training.decay * n_iter)
 
 
-def average_start(training: TrainingSpec, n_iter: int) -> int:
-    """The position from which on the parameters are averaged."""
-    return n_iter - round(training.average_share * n_iter)
-
-
 def rates_from(
     training: TrainingSpec, peak: float | Callable, n_iter: int, positions: Int[np.ndarray, "*models n"]
 ) -> Rates:
@@ -59,11 +52,8 @@ def rates_from(
     adam = np.asarray(peak(jnp.asarray(positions))) if callable(peak) else peak * shape
     natural = (training.natural_rate or 0.0) * np.maximum(shape, LOWEST_NATURAL_SHARE)
     kl_weight = np.minimum(1.0, (positions + 1) / max(training.kl_warmup, 1))
-    values = [adam, natural, kl_weight]
-    if training.average_share:  # the mean of k parameters moves by 1/k of the way to the newest ones
-        values.append(1.0 / np.maximum(positions - average_start(training, n_iter) + 1, 1))
     is_live = positions < n_iter
-    return Rates(*(jnp.asarray(np.where(is_live, value, 0.0)) for value in values))
+    return Rates(*(jnp.asarray(np.where(is_live, values, 0.0)) for values in (adam, natural, kl_weight)))
 
 
 class Convergence:

@@ -42,8 +42,7 @@ class WishartForecaster(BaseEstimator):
     is the state itself. `objective`: "transition" scores each row given those before it (a latent state by particles),
     "rollout" free simulations from the first row of a window (from its first rows, encoded), as in the paper. `limits`
     keeps simulated paths near what was seen: 0 within the range of each column in training (of all series of a panel
-    together), 0.1 a tenth of that range beyond it; None lets them go anywhere. `average_share`: the model has the mean
-    of the parameters over that last part of the iterations (0.2: a fifth), during which the rate stays where it is.
+    together), 0.1 a tenth of that range beyond it; None lets them go anywhere.
 
     With chosen lags complete rows are scored and forecast exactly as with all of them. Holes are integrated out as with
     `lags=p` where the longest lag times the number of series is at most 160; in longer memories a hole that has grown
@@ -75,7 +74,6 @@ class WishartForecaster(BaseEstimator):
         tol=None,
         n_train_samples=None,
         path_average=None,
-        average_share=None,
         random_state=None,
         callbacks=None,
         verbose=0,
@@ -103,7 +101,6 @@ class WishartForecaster(BaseEstimator):
         self.tol = tol
         self.n_train_samples = n_train_samples
         self.path_average = path_average
-        self.average_share = average_share
         self.random_state = random_state
         self.callbacks = callbacks
         self.verbose = verbose
