@@ -158,6 +158,8 @@ def _setting(name: str, value: object) -> str:
         usual = {field.name: field.default for field in dataclasses.fields(specs.from_json(value))}
         parts = ((key, part) for key, part in value.items() if key != "kind" and part != usual[key])
         return ", ".join(_setting(key, part) for key, part in parts)
+    if isinstance(value, list):
+        return f"{name} ({', '.join(format(part, 'g') for part in value)})"
     return f"{name} {value if isinstance(value, str) or value is None else format(value, 'g')}"
 
 

@@ -136,12 +136,12 @@ def series_problem(n_rows: int = 14, width: int = 3, **options):
     defaults = {"diffusion": specs.Wishart(rank=2, columns="independent", unit_rows=False)}
     spec = specs.DynamicsSpec(**{**defaults, **options})
     dim = width if spec.latent is None else spec.latent.dim
-    gaps = np.ones(n_rows) if spec.lags > 1 else rng.choice([0.5, 1.0, 2.5], size=n_rows)
+    gaps = np.ones(n_rows) if specs.memory_of(spec.lags) > 1 else rng.choice([0.5, 1.0, 2.5], size=n_rows)
     y = 0.3 * np.cumsum(rng.normal(size=(n_rows, width)), 0)
     y[4, 1], y[9] = np.nan, np.nan
     ticks = to_ticks(Series(np.cumsum(gaps), y, rng.normal(size=(n_rows, 1))), 1.0, spec.lags, 24.0)
     layout = Layout(dim, spec.lags, 1)
-    weights = 0.2 * rng.normal(size=(dim, layout.n_history + 1))
+    weights = 0.2 * rng.normal(size=(dim, layout.n_lagged + 1))
     start = Start(*(on_device(x) for x in (weights, np.zeros(dim), np.eye(dim))))
     if spec.latent is not None:
         parts = (rng.normal(size=(dim, width)), rng.normal(size=(width, dim)), np.ones(width))

@@ -30,7 +30,7 @@ def make_model(diffusion="wishart", drift="linear+gp", lags=1, n_covariates=0, d
     layout = Layout(dim, lags, n_covariates)
     rng = np.random.default_rng(0)
     root = rng.normal(size=(dim, dim))
-    weights = 0.1 * rng.normal(size=(dim, layout.n_history + n_covariates))
+    weights = 0.1 * rng.normal(size=(dim, layout.n_lagged + n_covariates))
     start = Start(*(jnp.asarray(x) for x in (weights, 0.1 * rng.normal(size=dim), root @ root.T)))
     spec = specs.DynamicsSpec(drift=drift, diffusion=DIFFUSIONS[diffusion], lags=lags, **options)
     Z = rng.normal(size=(6, dim + n_covariates))

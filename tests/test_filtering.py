@@ -14,7 +14,7 @@ from wishflow.initialise import series_batch
 from wishflow.models import dynamics
 from wishflow.models.dynamics import Start
 from wishflow.objectives import negative_transition_bound
-from wishflow.series import Series, cut, to_ticks
+from wishflow.series import Series, bridged, cut, histories, to_ticks
 
 DIM = 3
 
@@ -23,7 +23,7 @@ def linear_model(lags=1, seed=0, n_covariates=0, white=None, **options):
     """Linear drift and constant, diagonal noise: the belief recursion is exact."""
     rng = np.random.default_rng(seed)
     layout = Layout(DIM, lags, n_covariates)
-    weights = 0.15 * rng.normal(size=(DIM, layout.n_history + n_covariates))
+    weights = 0.15 * rng.normal(size=(DIM, layout.n_lagged + n_covariates))
     weights[:, :DIM] -= 0.4 * np.eye(DIM)
     covariance = np.diag([0.3, 0.1, 0.7] if white is None else white)
     start = Start(*(jnp.asarray(x) for x in (weights, 0.1 * rng.normal(size=DIM), covariance)))
@@ -33,17 +33,20 @@ def linear_model(lags=1, seed=0, n_covariates=0, white=None, **options):
 
 
 def kalman(start, lags, ticks, u, h):
-    """Log likelihood of rows (T, D) with NaN by the textbook filter on the companion form; tick 0 .. lags−1 known."""
+    """Log likelihood of rows (T, D) with NaN by the textbook filter on the companion form; the first history known."""
     W, b, Q = (np.asarray(part) for part in (start.weights, start.constant, start.covariance))
-    size = DIM * lags
-    history = np.concatenate([ticks[lags - 1 - lag] for lag in range(lags)])
+    chosen, memory = specs.chosen_lags(lags), specs.memory_of(lags)
+    size, n_lagged = DIM * memory, DIM * len(chosen)
+    at = np.concatenate([np.arange(DIM) + DIM * (lag - 1) for lag in chosen])
+    history = np.concatenate([ticks[memory - 1 - lag] for lag in range(memory)])
     m, P = np.nan_to_num(history), np.diag(np.isnan(history).astype(float))
     scores = []
-    for t in range(lags, len(ticks)):
+    for t in range(memory, len(ticks)):
         A = np.eye(size, k=-DIM)
-        A[:DIM] = np.eye(DIM, size) + h[t] * W[:, :size]
+        A[:DIM] = np.eye(DIM, size)
+        A[:DIM, at] += h[t] * W[:, :n_lagged]
         c = np.zeros(size)
-        c[:DIM] = h[t] * (b + W[:, size:] @ u[t])
+        c[:DIM] = h[t] * (b + W[:, n_lagged:] @ u[t])
         m, P = A @ m + c, A @ P @ A.T
         P[:DIM, :DIM] += h[t] * Q
         seen = np.flatnonzero(~np.isnan(ticks[t]))
@@ -63,22 +66,49 @@ def holes(rng, n, share):
     return y
 
 
-@pytest.mark.parametrize("lags, n_covariates", [(1, 0), (1, 2), (3, 2)])
-def test_the_recursion_is_the_kalman_filter_where_that_is_exact(lags, n_covariates):
-    rng = np.random.default_rng(lags)
-    model, start = linear_model(lags, n_covariates=n_covariates)
-    y, u, h = holes(rng, 25, 0.3), rng.normal(size=(25, n_covariates)), rng.uniform(0.2, 1.0, size=25)
-    y[9] = np.nan  # a whole row
-    expected = kalman(start, lags, y, u, h)
-    history = np.concatenate([y[lags - 1 - lag] for lag in range(lags)])[None]
+def filtered(model, y, u, h):
+    """Log densities by the belief recursion, from a first history whose holes are at N(0, 1)."""
+    p = model.layout.memory
+    history = np.concatenate([y[p - 1 - lag] for lag in range(p)])[None]
 
     @quick_jit
     def run(model, history):
-        belief = filtering.Belief.start(jnp.nan_to_num(history), ~jnp.isnan(history))
-        rest = (h[lags:, None], u[lags:, None], np.nan_to_num(y[lags:, None]), ~np.isnan(y[lags:, None]))
+        variance = jnp.isnan(history).astype(float)
+        belief = filtering.Belief.start(jnp.nan_to_num(history), variance, model.layout)
+        rest = (h[p:, None], u[p:, None], np.nan_to_num(y[p:, None]), ~np.isnan(y[p:, None]))
         return filtering.run(jax.random.key(0), model.field.prepare(), belief, *(jnp.asarray(x) for x in rest))[1][1]
 
-    np.testing.assert_allclose(run(model, history)[:, 0, 0], expected, rtol=1e-9, atol=1e-11)
+    return np.asarray(run(model, history))[:, 0, 0]
+
+
+@pytest.mark.parametrize("lags, n_covariates", [(1, 0), (1, 2), (3, 2), ((1, 2, 5), 1)])
+def test_the_recursion_is_the_kalman_filter_where_that_is_exact(lags, n_covariates):
+    rng = np.random.default_rng(specs.memory_of(lags))
+    model, start = linear_model(lags, n_covariates=n_covariates)
+    y, u, h = holes(rng, 25, 0.3), rng.normal(size=(25, n_covariates)), rng.uniform(0.2, 1.0, size=25)
+    y[9] = np.nan  # a whole row
+    np.testing.assert_allclose(filtered(model, y, u, h), kalman(start, lags, y, u, h), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("n_joint, error", [(2, 0.04), (4, 0.004)])
+def test_chosen_lags_beyond_the_joint_rows(monkeypatch, n_joint, error):
+    """A lag of six: exact while what is older than the joint rows is complete, else near the Kalman filter."""
+    monkeypatch.setattr(filtering, "JOINT_SIZE", n_joint * DIM)
+    lags, n = (1, 2, 6), 400
+    model, start = linear_model(lags)
+    rng = np.random.default_rng(6)
+    W, b, Q = (np.asarray(x) for x in (start.weights, start.constant, start.covariance))
+    y = np.zeros((n, DIM))
+    for t in range(6, n):
+        y[t] = y[t - 1] + W @ y[[t - 1, t - 2, t - 6]].ravel() + b + rng.normal(size=DIM) * np.sqrt(np.diagonal(Q))
+    steps = (np.zeros((n, 0)), np.ones(n))
+    late = y.copy()
+    late[-5:][rng.uniform(size=(5, DIM)) < 0.5] = np.nan
+    np.testing.assert_allclose(filtered(model, late, *steps), kalman(start, lags, late, *steps), rtol=1e-9, atol=1e-11)
+    y[rng.uniform(size=y.shape) < 0.2] = np.nan
+    found, exact = filtered(model, y, *steps), kalman(start, lags, y, *steps)
+    assert 0.0 < np.abs(found - exact).mean() < error
+    assert abs((found - exact).mean()) < 0.2 * error
 
 
 def test_student_t_noise_is_scored_on_the_entries_that_are_there():
@@ -90,7 +120,7 @@ def test_student_t_noise_is_scored_on_the_entries_that_are_there():
 
     @quick_jit
     def score(model, is_seen):
-        belief = filtering.Belief.start(jnp.asarray(x), jnp.ones((1, DIM), bool))
+        belief = filtering.Belief.start(jnp.asarray(x), jnp.zeros((1, DIM)), model.layout)
         step = (jnp.full((1, 1), 0.5), jnp.zeros((1, 1, 0)), jnp.asarray(y)[None], is_seen[None])
         return filtering.run(jax.random.key(0), model.field.prepare(), belief, *step)[1][1][0, 0, 0]
 
@@ -101,7 +131,7 @@ def test_student_t_noise_is_scored_on_the_entries_that_are_there():
         assert float(score(model, jnp.asarray([seen]))) == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize("lags", [1, 3])
+@pytest.mark.parametrize("lags", [1, 3, (1, 2, 24)])
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.3])
 def test_every_row_is_scored_once(lags, share):
     """Transitions and windows together: each row with an entry and a past, but for the burn-in of unknown starts."""
@@ -111,7 +141,7 @@ def test_every_row_is_scored_once(lags, share):
     transitions, windows = cut(ticks, lags)
     n_rows = sum((~np.isnan(part.y).all(1)).sum() for part in ticks)
     lost = n_rows - len(transitions) - windows.is_scored.sum()
-    assert lags <= lost <= lags + 5
+    assert specs.memory_of(lags) <= lost <= specs.memory_of(lags) + 5
     assert (len(windows) == 0) == (share == 0.0)
 
 
@@ -144,6 +174,50 @@ def test_a_missing_row_costs_what_a_dropped_row_costs():
     whole, dropped = batch(np.arange(60.0), y), batch(np.arange(60.0)[keep], y[keep])
     np.testing.assert_allclose(loss(model, whole), loss(model, dropped), rtol=1e-12)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient(model, whole)))
+
+
+def test_inputs_are_the_rows_at_the_lags():
+    y = np.arange(30.0)[:, None] * [1.0, -1.0]
+    transitions, windows = cut(
+        to_ticks(Series(np.arange(30.0), y, np.zeros((30, 0))), 1.0, (1, 2, 24), 24.0), (1, 2, 24)
+    )
+    assert not len(windows)
+    np.testing.assert_array_equal(transitions.row, np.arange(24, 30))
+    np.testing.assert_array_equal(transitions.X[:, ::2], transitions.row[:, None] - [1, 2, 24])
+    np.testing.assert_array_equal(transitions.X[:, 1::2], -transitions.X[:, ::2])
+
+
+def test_holes_of_a_long_memory_are_those_of_a_random_walk():
+    """Means and variances of `bridged` against the joint Gaussian of a random walk with a wide start."""
+    rng = np.random.default_rng(8)
+    rows = 0.1 * np.cumsum(rng.normal(size=(1, 9, 1)), axis=1)
+    rows[0, [0, 1, 4, 5, 8], 0] = np.nan
+    at = np.flatnonzero(~np.isnan(rows[0, :, 0]))
+    rate = (np.diff(rows[0, at, 0]) ** 2).sum() / (at[-1] - at[0])
+    K = 1e5 + rate * np.minimum.outer(np.arange(9), np.arange(9))
+    gain = np.linalg.solve(K[np.ix_(at, at)], K[at]).T
+    mean, variance = bridged(rows)
+    np.testing.assert_allclose(mean[0, :, 0], gain @ rows[0, at, 0], rtol=1e-4)
+    np.testing.assert_allclose(variance[0, :, 0], np.diagonal(K - gain @ K[at]), atol=1e-4 * rate + 1e-6)
+
+
+def test_columns_without_entries_are_not_known():
+    mean, variance = bridged(np.array([[[np.nan, np.nan], [np.nan, 3.0], [np.nan, np.nan]]]))
+    np.testing.assert_array_equal(mean[0], [[0, 3], [0, 3], [0, 3]])
+    np.testing.assert_array_equal(variance[0], [[1, 1], [1, 0], [1, 1]])
+
+
+def test_a_memory_is_filled_from_what_came_before():
+    """Holes next to the present are at N(0, 1), older ones on a line between their neighbours, the future unseen."""
+    y = 0.1 * np.arange(10.0)[:, None]
+    y[[3, 6, 7]] = np.nan
+    values, variance = histories(y, np.array([7, 8]), (1, 2, 6))
+    np.testing.assert_allclose(values, [[0, 0, 0.5, 0.4, 0.3, 0.2], [0.8, 0, 0.6, 0.5, 0.4, 0.4]], atol=1e-12)
+    assert (variance[:, :2] == [[1, 1], [0, 1]]).all()
+    np.testing.assert_array_equal(variance[:, 2:] > 0, [[0, 0, 1, 0], [1, 0, 0, 1]])
+    later = y.copy()
+    later[8:] = 9.0
+    np.testing.assert_array_equal(histories(later, np.array([7]), (1, 2, 6)), histories(y, np.array([7]), (1, 2, 6)))
 
 
 def test_a_long_gap_cuts_the_series_and_a_short_one_is_cut_into_steps():

@@ -203,7 +203,7 @@ def test_windows_hold_every_row_once_and_begin_at_a_row():
         expected = np.full((ENCODED_ROWS, 2), np.nan)
         expected[: len(at)] = y[at]
         assert np.array_equal(windows.start[k], np.nan_to_num(expected).ravel())
-        assert np.array_equal(windows.is_known[k], ~np.isnan(expected).ravel())
+        assert np.array_equal(windows.variance[k] == 0, ~np.isnan(expected).ravel())
     # The time from the first row of a window to its last is the sum of its ticks.
     for k, row in enumerate(windows.row):
         at = row[row >= 0]

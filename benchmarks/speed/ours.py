@@ -126,9 +126,9 @@ def _windows(work: Work, arrays: dict[str, np.ndarray]) -> SeriesBatch:
     y = jnp.asarray(arrays["y"])
     ticks = y.shape[:2]
     start = jnp.asarray(arrays["start"])
-    is_known, is_seen, is_scored = (jnp.ones(shape, bool) for shape in (start.shape, y.shape, ticks))
+    is_seen, is_scored = (jnp.ones(shape, bool) for shape in (y.shape, ticks))
     h, u, n_data = jnp.ones(ticks), jnp.zeros((*ticks, 0)), jnp.asarray(float(problem.n_data(work)))
-    windows = WindowBatch(start, is_known, h, u, y, is_seen, is_scored, jnp.ones(work.rows), n_data)
+    windows = WindowBatch(start, jnp.zeros(start.shape), h, u, y, is_seen, is_scored, jnp.ones(work.rows), n_data)
     return SeriesBatch(None, windows)
 
 

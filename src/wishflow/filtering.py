@@ -1,9 +1,16 @@
 """p(x_t | y up to t): the Gaussian belief recursion through gaps and holes (design, section 1, Dynamics).
 
-The state is (x, older lags). The belief moves with the mean covariance Σ̄ + Λ; what is seen at a tick is scored by a
-mixture over draws of J in the step that leads to it. Exact for linear drift and Gaussian noise that is neither random
-nor dependent on the state; elsewhere an assumed-density approximation. With Student-t noise the belief moves by the
-covariance alone, and what is seen is scored as Student-t with that covariance, as if the way there were one step.
+The state is a history: x and the rows before it, back to the longest lag. The belief moves with the mean covariance
+Σ̄ + Λ; what is seen at a tick is scored by a mixture over draws of J in the step that leads to it. Exact for linear
+drift and Gaussian noise that is neither random nor dependent on the state; elsewhere an assumed-density approximation.
+With Student-t noise the belief moves by the covariance alone, and what is seen is scored as Student-t with that
+covariance, as if the way there were one step.
+
+With a chosen long lag (1, 2, 3, 24) the covariance of a whole history would be too large. The newest rows, as many as
+`n_joint` says, keep all their covariances, so that what is seen later still mends them; a row that grows older than
+that keeps its mean and its own covariance, and is from then on taken as independent of all others. This is exact where
+those older rows have no holes, where `n_joint` reaches back to the longest lag (lags without gaps, and histories of up
+to `JOINT_SIZE` numbers), and an approximation otherwise.
 """
 
 from __future__ import annotations
@@ -17,18 +24,34 @@ from .fields.dynamic import Layout, PreparedDynamics
 from .linalg import elliptical_log_density, log_det, small_whitener
 from .solver import scan_steps
 
+# Numbers in the rows of a history whose covariances with each other are kept, where lags are chosen.
+JOINT_SIZE = 160
+
+
+def n_joint(layout: Layout) -> int:
+    """How many of the newest rows of a history keep all their covariances: at least the lags without a gap."""
+    return min(layout.memory, max(layout.n_run, JOINT_SIZE // layout.dim))
+
 
 class Belief(eqx.Module):
-    """N(m, P) over histories; P is zero on coordinates that were just observed."""
+    """N(m, P) over histories; P is zero on coordinates that were just observed.
+
+    `covariance` is that of the newest r rows, `older` are those of each of the rows before them (None: there are none).
+    """
 
     mean: Float[Array, "N pD"]
-    covariance: Float[Array, "N pD pD"]
+    covariance: Float[Array, "N rD rD"]
+    older: Float[Array, "N p-r D D"] | None = None
 
     @classmethod
-    def start(cls, values: Float[Array, "N pD"], is_known: Bool[Array, "N pD"]) -> Belief:
-        """Known coordinates as they are, the others at N(0, 1) in standardised units."""
-        unknown = 1.0 - is_known.astype(values.dtype)
-        return cls(values * (1.0 - unknown), unknown[..., None] * jnp.eye(values.shape[-1], dtype=values.dtype))
+    def start(cls, values: Float[Array, "N pD"], variance: Float[Array, "N pD"], layout: Layout) -> Belief:
+        """Coordinates that are independent: known ones have no variance."""
+        size = n_joint(layout) * layout.dim
+        joint = variance[:, :size, None] * jnp.eye(size, dtype=values.dtype)
+        if size == layout.n_history:
+            return cls(values, joint)
+        rest = variance[:, size:].reshape(len(variance), -1, layout.dim)
+        return cls(values, joint, rest[..., None] * jnp.eye(layout.dim, dtype=values.dtype))
 
 
 class Predicted(eqx.Module):
@@ -56,9 +79,13 @@ def predict(
     X = layout.row(belief.mean, u)
     here = field.at(X)
     length = h[:, None, None]
-    G = jnp.eye(D, layout.n_history, dtype=X.dtype) + length * field.drift_jacobian(X)
+    near, far = _by_age(length * field.drift_jacobian(X), layout)
+    G = jnp.eye(D, near.shape[-1], dtype=X.dtype) + near
     GP = G @ belief.covariance
     carried = GP @ jnp.swapaxes(G, -1, -2)
+    if belief.older is not None:
+        rows = {lag: belief.older[:, lag - 1 - n_joint(layout)] for lag in far}
+        carried = carried + sum(slope @ rows[lag] @ jnp.swapaxes(slope, -1, -2) for lag, slope in far.items())
     mean = layout.shift(belief.mean, belief.mean[:, :D] + h[:, None] * here.drift)
     moved = _moved(belief.covariance, GP, carried + length * here.mean_covariance(), layout)
 
@@ -67,14 +94,34 @@ def predict(
         noise = F @ jnp.swapaxes(F, -1, -2) + here.white[..., None] * jnp.eye(D, dtype=X.dtype)
         return carried + length * noise
 
-    return Predicted(Belief(mean, moved), jax.vmap(drawn)(jax.random.split(key, n_samples)), here.tail_dof)
+    belief = Belief(mean, moved, _aged(belief, layout))
+    return Predicted(belief, jax.vmap(drawn)(jax.random.split(key, n_samples)), here.tail_dof)
+
+
+def _by_age(slopes: Float[Array, "N D lD"], layout: Layout) -> tuple[Float[Array, "N D rD"], dict[int, Array]]:
+    """Slopes along all coordinates of the joint rows (zero where a lag was not chosen), and along older rows by lag."""
+    D, r = layout.dim, n_joint(layout)
+    if layout.n_run == layout.memory:
+        return slopes, {}
+    by_lag = {lag: slopes[..., i * D : (i + 1) * D] for i, lag in enumerate(layout.lags)}
+    zero = jnp.zeros_like(slopes[..., :D])
+    near = jnp.concatenate([by_lag.get(lag, zero) for lag in range(1, r + 1)], axis=-1)
+    return near, {lag: slope for lag, slope in by_lag.items() if lag > r}
+
+
+def _aged(belief: Belief, layout: Layout) -> Float[Array, "N p-r D D"] | None:
+    """The covariances of older rows a step later: the oldest is forgotten, the last of the joint rows joins them."""
+    if belief.older is None:
+        return None
+    last = belief.covariance[:, -layout.dim :, -layout.dim :]
+    return jnp.concatenate([last[:, None], belief.older[:, :-1]], axis=1)
 
 
 def _moved(P: Array, GP: Array, first: Array, layout: Layout) -> Array:
-    """A P Aᵀ + noise with A = (G; shift of the older lags): `first` is its first block."""
-    if layout.lags == 1:
+    """A P Aᵀ + noise with A = (G; shift of the joint rows): `first` is its first block."""
+    kept = P.shape[-1] - layout.dim
+    if not kept:
         return first
-    kept = layout.n_history - layout.dim
     cross = GP[..., :kept]
     top = jnp.concatenate([first, cross], axis=-1)
     bottom = jnp.concatenate([jnp.swapaxes(cross, -1, -2), P[..., :kept, :kept]], axis=-1)
@@ -100,15 +147,15 @@ def score(predicted: Predicted, y: Float[Array, "N D"], is_seen: Bool[Array, "N 
 
 def update(belief: Belief, y: Float[Array, "N D"], is_seen: Bool[Array, "N D"]) -> Belief:
     """Condition on the entries that are there: K = P_:o P_oo⁻¹, m ← m + K r, P ← P − K P_o:, zero on what was seen."""
-    D, P = y.shape[-1], belief.covariance
+    D, P, size = y.shape[-1], belief.covariance, belief.covariance.shape[-1]
     seen = is_seen.astype(P.dtype)
     W = small_whitener(_among_seen(P[:, :D, :D], seen))
     gain = (P[:, :, :D] * seen[:, None, :]) @ jnp.swapaxes(W, -1, -2)  # P_:o Wᵀ, so that K = gain W
-    mean = belief.mean + jnp.einsum("nki,nij,nj->nk", gain, W, _residual(belief, y, is_seen))
+    mean = belief.mean[:, :size] + jnp.einsum("nki,nij,nj->nk", gain, W, _residual(belief, y, is_seen))
     covariance = P - gain @ jnp.swapaxes(gain, -1, -2)
-    unseen = jnp.concatenate([1.0 - seen, jnp.ones((len(seen), P.shape[-1] - D), P.dtype)], axis=-1)
-    observed = jnp.concatenate([jnp.where(is_seen, y, mean[:, :D]), mean[:, D:]], axis=-1)
-    return Belief(observed, covariance * unseen[:, :, None] * unseen[:, None, :])
+    unseen = jnp.concatenate([1.0 - seen, jnp.ones((len(seen), size - D), P.dtype)], axis=-1)
+    observed = jnp.concatenate([jnp.where(is_seen, y, mean[:, :D]), mean[:, D:], belief.mean[:, size:]], axis=-1)
+    return Belief(observed, covariance * unseen[:, :, None] * unseen[:, None, :], belief.older)
 
 
 def run(
@@ -120,14 +167,14 @@ def run(
     y: Float[Array, "T N D"],
     is_seen: Bool[Array, "T N D"],
     n_samples: int = 1,
-) -> tuple[Belief, tuple[Float[Array, "T N pD"], Float[Array, "T S N"]]]:
-    """The belief after all ticks; its mean after each, and the log densities of what was seen there."""
+) -> tuple[Belief, tuple[Float[Array, "T N lD"], Float[Array, "T S N"]]]:
+    """The belief after all ticks; after each its mean of (x, lags), and the log densities of what was seen there."""
 
     def tick(belief, inputs):
         k, h, u, y, seen = inputs
         predicted = predict(k, field, belief, h, u, n_samples)
         belief = update(predicted.belief, y, seen)
-        return belief, (belief.mean, score(predicted, y, seen))
+        return belief, (field.layout.chosen(belief.mean), score(predicted, y, seen))
 
     keys = jax.random.split(key, h.shape[0])
     return scan_steps(tick, belief, (keys, h, u, y, is_seen))

@@ -147,7 +147,7 @@ class WindowBatch(eqx.Module):
     """Windows of ticks (`series.Windows`); `weights` and `n_data` count windows."""
 
     start: Float[Array, "B pD"]
-    is_known: Bool[Array, "B pD"]
+    variance: Float[Array, "B pD"]
     h: Float[Array, "B T"]
     u: Float[Array, "B T U"]
     y: Float[Array, "B T D"]
@@ -226,7 +226,7 @@ def _covariates_there(h: Float[Array, "T B"], u: Float[Array, "T B U"]) -> Float
 
 def _window_fit(field, batch: WindowBatch, key, n_samples: int, average: str) -> Scalar:
     """Draws of J are averaged tick by tick."""
-    belief = filtering.Belief.start(batch.start, batch.is_known)
+    belief = filtering.Belief.start(batch.start, batch.variance, field.layout)
     h, u, y, is_seen = _by_tick(batch)
     _, (_, log_density) = filtering.run(key, field, belief, h, u, y, is_seen, n_samples)
     by_tick = jax.vmap(lambda draws: _over_paths(draws, average)[0])(log_density)
@@ -334,7 +334,7 @@ def negative_encoder_bound(
     assert windows is not None
     field, readout = model.field.prepare(dtype), model.readout.prepare()
     layout, exact = model.layout, windows.y.dtype
-    mean, sd = model.encoder(windows.start, windows.is_known)
+    mean, sd = model.encoder(windows.start, windows.variance == 0.0)
 
     def path(key):
         k_start, k_path = jax.random.split(key)

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .errors import DataError
+from .specs import Lags, chosen_lags, memory_of, run_of
 
 BURN_IN = 5
 WINDOW = 16
@@ -63,10 +64,12 @@ class Transitions:
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-    """Stretches of ticks for the belief recursion; `start` is the history before the first tick, `is_known` of what."""
+    """Stretches of ticks for the belief recursion; `start` is the history before the first tick, with the variance of
+    what is not known of it (zero: it is).
+    """
 
     start: Float[np.ndarray, "K pD"]
-    is_known: Bool[np.ndarray, "K pD"]
+    variance: Float[np.ndarray, "K pD"]
     h: Float[np.ndarray, "K T"]
     u: Float[np.ndarray, "K T U"]
     y: Float[np.ndarray, "K T D"]
@@ -83,14 +86,14 @@ def n_substeps(gap: float | Float[np.ndarray, "*n"], step: float) -> Int[np.ndar
     return np.maximum(1, np.ceil(np.asarray(gap) / step - SLACK)).astype(int)
 
 
-def to_ticks(series: Series, step: float, lags: int, max_gap: float) -> list[Ticks]:
+def to_ticks(series: Series, step: float, lags: Lags, max_gap: float) -> list[Ticks]:
     """Cut a series at gaps above `max_gap`·δ and the other gaps into ticks.
 
-    With one lag, rows without any entry are dropped. With more, the rows must lie on a grid of spacing δ; rows without
-    entries stay as grid points, and only runs of them that are too long cut the series.
+    With lag 1 alone, rows without any entry are dropped. With more, the rows must lie on a grid of spacing δ; rows
+    without entries stay as grid points, and only runs of them that are too long cut the series.
     """
     has_entry = ~np.isnan(series.values).all(axis=1)
-    if lags > 1:
+    if memory_of(lags) > 1:
         jumps = np.flatnonzero(np.diff(series.times) > max_gap * step * (1 + SLACK)) + 1
         pieces = np.split(np.arange(len(series)), jumps)
         for piece in pieces:
@@ -145,7 +148,7 @@ def _gap_ticks(series: Series, rows: np.ndarray, step: float) -> Ticks:
 # --- what is scored ------------------------------------------------------------------------------
 
 
-def cut(ticks: list[Ticks], lags: int) -> tuple[Transitions, Windows]:
+def cut(ticks: list[Ticks], lags: Lags) -> tuple[Transitions, Windows]:
     """Every row with an entry and a past once: complete steps as transitions, the rest in windows."""
     fast, slow = zip(*(_split(part, lags) for part in ticks), strict=True) if ticks else ((), ())
     return _join(Transitions, fast), _join(Windows, slow)
@@ -156,45 +159,97 @@ def _join(kind, parts):
     return kind(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
 
 
-def _split(ticks: Ticks, lags: int) -> tuple[Transitions, Windows]:
+def _split(ticks: Ticks, lags: Lags) -> tuple[Transitions, Windows]:
     is_complete = ~np.isnan(ticks.y).any(axis=1)
-    is_known = _all_of_last(is_complete, lags)
+    is_known = _all_at(is_complete, lags)
     fast = np.flatnonzero(is_known[:-1] & is_complete[1:])
     needed = ~np.isnan(ticks.y).all(axis=1)
     needed[fast + 1] = False
-    needed[:lags] = False  # the first rows are the past of those that follow
-    return _transitions(ticks, fast, lags), _windows(ticks, _spans(needed, is_known, lags), needed, lags)
+    needed[: memory_of(lags)] = False  # the first rows are the past of those that follow
+    return _transitions(ticks, fast, lags), _windows(ticks, _spans(needed, is_known, memory_of(lags)), needed, lags)
 
 
-def _all_of_last(flags: np.ndarray, n: int) -> np.ndarray:
-    """Whether the flag holds at t, t − 1, …, t − n + 1."""
-    total = np.convolve(flags, np.ones(n, int))[: len(flags)]
-    return total == n
+def _all_at(flags: np.ndarray, lags: Lags) -> np.ndarray:
+    """Whether the flag holds at t − l + 1 for all lags l."""
+    at = np.arange(len(flags))
+    return np.all([flags[np.maximum(at + 1 - lag, 0)] & (at + 1 >= lag) for lag in chosen_lags(lags)], axis=0)
 
 
-def _history(y: np.ndarray, at: np.ndarray, lags: int) -> np.ndarray:
-    """(y_t, y_{t−1}, …) side by side for each t of `at`; before the beginning there is NaN."""
-    padded = np.concatenate([np.full((lags, y.shape[1]), np.nan), y])
-    return np.concatenate([padded[at + lags - lag] for lag in range(lags)], axis=1)
+def _lagged(y: np.ndarray, at: np.ndarray, lags: Lags) -> np.ndarray:
+    """y_{t−l+1} for all lags l side by side for each t of `at`; before the beginning there is NaN."""
+    memory = memory_of(lags)
+    padded = np.concatenate([np.full((memory, y.shape[1]), np.nan), y])
+    return np.concatenate([padded[at + memory + 1 - lag] for lag in chosen_lags(lags)], axis=1)
 
 
-def rollouts(ticks: list[Ticks], lags: int, length: int = WINDOW) -> Windows:
+def histories(
+    y: Float[np.ndarray, "T D"], at: Int[np.ndarray, " K"], lags: Lags
+) -> tuple[Float[np.ndarray, "K pD"], Float[np.ndarray, "K pD"]]:
+    """All rows back to the longest lag side by side, (y_t, y_{t−1}, …), for each t of `at`, and their variances.
+
+    What was seen has the variance zero. Holes among the lags that follow each other from 1 on are at N(0, 1): windows
+    start early enough to forget that. Older ones are used within a window before it is forgotten; they are filled from
+    what was seen before and after them, up to t, as if the series were a random walk (`bridged`).
+    """
+    memory, run, dim = memory_of(lags), run_of(lags), y.shape[1]
+    seen = _lagged(y, at, memory)
+    values, variance = np.nan_to_num(seen), np.isnan(seen).astype(float)
+    if run < memory and len(at) and variance[:, run * dim :].any():
+        mean, spread = bridged(seen.reshape(len(at), memory, dim))
+        values[:, run * dim :] = mean[:, run:].reshape(len(at), -1)
+        variance[:, run * dim :] = spread[:, run:].reshape(len(at), -1)
+    return values, variance
+
+
+def bridged(
+    rows: Float[np.ndarray, "K p D"],
+) -> tuple[Float[np.ndarray, "K p D"], Float[np.ndarray, "K p D"]]:
+    """Means and variances at all rows of random walks, given their entries that are not NaN; no variance is above 1.
+
+    A walk moves by as much as its entries do: their squared differences over their distances are its rate. Between
+    entries a and b rows away it is a Brownian bridge: a straight line, rate · ab/(a + b). Beyond the last entry it
+    stays, rate · a. Without entries it is N(0, 1).
+    """
+    p = rows.shape[1]
+    place, is_there, values = np.arange(p)[None, :, None], ~np.isnan(rows), np.nan_to_num(rows)
+    left = np.maximum.accumulate(np.where(is_there, place, -1), axis=1)
+    right = np.minimum.accumulate(np.where(is_there, place, p)[:, ::-1], axis=1)[:, ::-1]
+    at_left, at_right = (np.take_along_axis(values, np.clip(side, 0, p - 1), axis=1) for side in (left, right))
+    has_left, has_right = left >= 0, right < p
+    a, b = np.where(has_left, place - left, 0), np.where(has_right, right - place, 0)
+    share = np.where(has_left & has_right, a / np.maximum(a + b, 1), ~has_left)  # of the entry on the right
+    distance = np.where(has_left & has_right, a * (1.0 - share), a + b)
+    variance = np.where(has_left | has_right, np.minimum(_walk_rate(values, is_there, left) * distance, 1.0), 1.0)
+    return (1.0 - share) * at_left + share * at_right, variance
+
+
+def _walk_rate(values: np.ndarray, is_there: np.ndarray, left: np.ndarray) -> Float[np.ndarray, "K 1 D"]:
+    """Squared differences of entries that follow each other over their distances; 1 where there are not two."""
+    before = np.concatenate([np.full_like(left[:, :1], -1), left[:, :-1]], axis=1)
+    is_pair = is_there & (before >= 0)
+    moved = values - np.take_along_axis(values, np.maximum(before, 0), axis=1)
+    length = np.sum(np.where(is_pair, np.arange(values.shape[1])[None, :, None] - before, 0), axis=1, keepdims=True)
+    total = np.sum(np.where(is_pair, moved**2, 0.0), axis=1, keepdims=True)
+    return np.where(length > 0, total / np.maximum(length, 1), 1.0)
+
+
+def rollouts(ticks: list[Ticks], lags: Lags, length: int = WINDOW) -> Windows:
     """Overlapping windows of `length` ticks, a new one every half window, all rows scored: for free simulation."""
-    found = []
+    found, memory = [], memory_of(lags)
     for part in ticks:
         last = len(part.h) - 1
-        starts = range(lags - 1, max(last - length // 2, lags), max(1, length // 2))
+        starts = range(memory - 1, max(last - length // 2, memory), max(1, length // 2))
         spans = [(start, start + 1, min(start + length, last)) for start in starts if start < last]
         found.append(_windows(part, spans, ~np.isnan(part.y).all(axis=1), lags))
     return _join(Windows, found)
 
 
-def _transitions(ticks: Ticks, at: np.ndarray, lags: int) -> Transitions:
-    X = np.concatenate([_history(ticks.y, at, lags), ticks.u[at + 1]], axis=1)
+def _transitions(ticks: Ticks, at: np.ndarray, lags: Lags) -> Transitions:
+    X = np.concatenate([_lagged(ticks.y, at, lags), ticks.u[at + 1]], axis=1)
     return Transitions(X, ticks.y[at + 1] - ticks.y[at], ticks.h[at + 1], ticks.row[at + 1])
 
 
-def _spans(needed: np.ndarray, is_known: np.ndarray, lags: int) -> list[tuple[int, int, int]]:
+def _spans(needed: np.ndarray, is_known: np.ndarray, memory: int) -> list[tuple[int, int, int]]:
     """(start, first scored tick, end) of windows that together score every needed tick once.
 
     A window starts at a known history where there is one right before the first needed tick; elsewhere it starts
@@ -210,7 +265,7 @@ def _spans(needed: np.ndarray, is_known: np.ndarray, lags: int) -> list[tuple[in
         first = t + int(rest[0])
         start, scored_from = first - 1, first
         if not is_known[start]:
-            start = max(lags - 1, first - 1 - BURN_IN)
+            start = max(memory - 1, first - 1 - BURN_IN)
             while start + 1 < first and not is_known[start] and is_known[start : first - 1].any():
                 start += 1
             scored_from = first if is_known[start] else max(first, start + 1 + BURN_IN)
@@ -224,16 +279,16 @@ def _spans(needed: np.ndarray, is_known: np.ndarray, lags: int) -> list[tuple[in
         t = end + 1
 
 
-def _windows(ticks: Ticks, spans: list[tuple[int, int, int]], needed: np.ndarray, lags: int) -> Windows:
+def _windows(ticks: Ticks, spans: list[tuple[int, int, int]], needed: np.ndarray, lags: Lags) -> Windows:
     """The ticks after `start` up to `end` of each span."""
     h, u, y, row = _stacked(ticks, [(start + 1, end + 1) for start, _, end in spans], WINDOW)
     is_scored = np.zeros(h.shape, bool)
     for k, (start, scored_from, end) in enumerate(spans):
         inside = np.arange(start + 1, end + 1)
         is_scored[k, : len(inside)] = needed[inside] & (inside >= scored_from)
-    history = _history(ticks.y, np.array([start for start, _, _ in spans], int), lags)
+    history = histories(ticks.y, np.array([start for start, _, _ in spans], int), lags)
     seen = ~np.isnan(y)
-    return Windows(np.nan_to_num(history), ~np.isnan(history), h, u, np.nan_to_num(y), seen, is_scored, row)
+    return Windows(*history, h, u, np.nan_to_num(y), seen, is_scored, row)
 
 
 def _stacked(ticks: Ticks, ranges: list[tuple[int, int]], length: int) -> tuple[np.ndarray, ...]:
@@ -251,7 +306,7 @@ def latent_windows(ticks: list[Ticks], length: int = LATENT_WINDOW) -> Windows:
     """Stretches of at most `length` ticks that begin at a row, each row in one of them.
 
     The first tick has no length: it is where x_0 is seen. `start` holds the first `ENCODED_ROWS` rows of the stretch
-    side by side, `is_known` where they have entries.
+    side by side, `variance` is one where they have no entry.
     """
     found = []
     for part in ticks:
@@ -260,9 +315,9 @@ def latent_windows(ticks: list[Ticks], length: int = LATENT_WINDOW) -> Windows:
         h[:, 0] = 0.0
         first = np.stack([_first_rows(part.y[a:b], part.row[a:b]) for a, b in ranges])
         seen = ~np.isnan(y)
-        is_known = ~np.isnan(first)
+        variance = np.isnan(first).astype(float)
         scored = seen.any(axis=-1)
-        found.append(Windows(np.nan_to_num(first), is_known, h, u, np.nan_to_num(y), seen, scored, row))
+        found.append(Windows(np.nan_to_num(first), variance, h, u, np.nan_to_num(y), seen, scored, row))
     return _join(Windows, found)
 
 

@@ -338,13 +338,32 @@ class Latent(Spec):
             raise unknown_option("readout", self.readout, READOUTS)
 
 
+Lags = int | tuple[int, ...]
+
+
+def chosen_lags(lags: Lags) -> tuple[int, ...]:
+    """A number p stands for the lags 1, …, p."""
+    return tuple(range(1, lags + 1)) if isinstance(lags, int) else lags
+
+
+def memory_of(lags: Lags) -> int:
+    """How many rows a step looks back at: the longest lag."""
+    return chosen_lags(lags)[-1]
+
+
+def run_of(lags: Lags) -> int:
+    """How many lags follow each other from 1 on."""
+    return sum(lag == place for place, lag in enumerate(chosen_lags(lags), start=1))
+
+
 @dataclasses.dataclass(frozen=True)
 class DynamicsSpec(Spec):
     """A time series as an SDE: dx = μ(x, lags, u) dt + √(Σ(x, u) + Λ) dB (design, sections 1 and 4).
 
-    The state x is what is observed, or `latent`. `drift` says which parts μ has; `white_noise` whether Λ is constant or
-    depends on the state; `innovations` whether the noise of a step is "gaussian" or "student_t"; `step` is the longest
-    Euler step in units of time (the median gap); gaps above `max_gap` steps cut the series.
+    The state x is what is observed, or `latent`. `lags` are the rows that the step to the next one looks back at: a
+    number p for 1, …, p, or chosen ones that begin with 1. `drift` says which parts μ has; `white_noise` whether Λ is
+    constant or depends on the state; `innovations` whether the noise of a step is "gaussian" or "student_t"; `step` is
+    the longest Euler step in units of time (the median gap); gaps above `max_gap` steps cut the series.
     """
 
     kernel: KernelSpec = RBF()
@@ -352,14 +371,14 @@ class DynamicsSpec(Spec):
     diffusion: DiffusionSpec = Wishart(rank=10, unit_rows=False)
     white_noise: str = "constant"
     innovations: str = "gaussian"
-    lags: int = 1
+    lags: Lags = 1
     step: float = 1.0
     max_gap: float = 24.0
     objective: str = "transition"
     latent: Latent | None = None
 
     def __post_init__(self) -> None:
-        if self.latent is not None and self.lags > 1:
+        if self.latent is not None and memory_of(self.lags) > 1:
             raise OptionError(f"lags={self.lags} with a latent state; it carries the memory itself: use lags=1.")
         for name, known in (
             ("drift", DRIFTS),

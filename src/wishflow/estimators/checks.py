@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import numbers
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,32 @@ def positive_int(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
         raise OptionError(f"{name}={value!r} given; expected a whole number of at least 1.")
     return int(value)
+
+
+def lags(value: Any) -> int | tuple[int, ...]:
+    """A number p for the lags 1, …, p, or increasing lags that begin with 1; 1, …, p themselves become p."""
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= 1:
+        return int(value)
+    is_sequence = isinstance(value, Iterable) and not isinstance(value, str | bytes | dict | set)
+    found = list(value) if is_sequence else []
+    wrong = _wrong_lag(found) if found else ""
+    if not found or wrong:
+        raise OptionError(
+            f"lags={value!r} given{wrong}; expected a whole number p of at least 1, for the lags 1 to p, or increasing "
+            "whole numbers that begin with 1, such as (1, 2, 3, 24)."
+        )
+    chosen = tuple(int(lag) for lag in found)
+    return len(chosen) if chosen[-1] == len(chosen) else chosen
+
+
+def _wrong_lag(found: list[Any]) -> str:
+    for lag in found:
+        if isinstance(lag, bool) or not isinstance(lag, numbers.Integral) or lag < 1:
+            return f": {lag!r} is no lag"
+    for before, lag in itertools.pairwise(found):
+        if lag <= before:
+            return f": {lag} is there twice" if lag == before else f": {lag} comes after {before}"
+    return "" if found[0] == 1 else ": a step leaves from the row before it, which is lag 1"
 
 
 def rank_or_none(value: Any) -> int | None:

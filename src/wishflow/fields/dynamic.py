@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, Scalar
 
 from ..inducing import AbstractPosterior, InducingBasis, PreparedBasis, PreparedPosterior
 from ..parameters import AbstractParameter, Positive, Scaled
+from ..specs import chosen_lags, memory_of, run_of
 from .base import AbstractField, PreparedField
 from .wishart import WishartValues
 
@@ -25,24 +26,55 @@ LINEAR_STEP = 0.1
 
 
 class Layout(eqx.Module):
-    """Where state, lags and covariates stand in a row: (x_t, x_{t−1}, …, x_{t−p+1}, u)."""
+    """Where state, lags and covariates stand in a row: (x_t, x_{t−l+1} for the other lags l, u).
+
+    A history is all rows back to the longest lag p, (x_t, x_{t−1}, …, x_{t−p+1}); of these a row of inputs has the
+    chosen ones.
+    """
 
     dim: int = eqx.field(static=True)
-    lags: int = eqx.field(static=True)
+    lags: tuple[int, ...] = eqx.field(static=True, converter=chosen_lags)
     n_covariates: int = eqx.field(static=True)
 
     @property
+    def memory(self) -> int:
+        """The longest lag: the number of rows in a history."""
+        return memory_of(self.lags)
+
+    @property
+    def n_run(self) -> int:
+        """How many lags follow each other from the first one on."""
+        return run_of(self.lags)
+
+    @property
     def n_history(self) -> int:
-        return self.dim * self.lags
+        """Numbers in a history."""
+        return self.dim * self.memory
+
+    @property
+    def n_lagged(self) -> int:
+        """Numbers of a history that are inputs."""
+        return self.dim * len(self.lags)
 
     def kernel_inputs(self, X: Float[Array, "N K"]) -> Float[Array, "N D+U"]:
         """(x, u)."""
-        if self.lags == 1:
+        if len(self.lags) == 1:
             return X
-        return jnp.concatenate([X[:, : self.dim], X[:, self.n_history :]], axis=-1)
+        return jnp.concatenate([X[:, : self.dim], X[:, self.n_lagged :]], axis=-1)
+
+    def chosen(self, history: Float[Array, "N pD"]) -> Float[Array, "N lD"]:
+        """The rows of a history at the lags."""
+        if self.n_run == self.memory:
+            return history
+        return jnp.concatenate([history[:, self.block(lag)] for lag in self.lags], axis=-1)
+
+    def block(self, lag: int) -> slice:
+        """Where a lag stands in a history."""
+        return slice((lag - 1) * self.dim, lag * self.dim)
 
     def row(self, history: Float[Array, "N pD"], u: Float[Array, "N U"]) -> Float[Array, "N K"]:
-        return jnp.concatenate([history, u], axis=-1) if self.n_covariates else history
+        chosen = self.chosen(history)
+        return jnp.concatenate([chosen, u], axis=-1) if self.n_covariates else chosen
 
     def shift(self, history: Float[Array, "N pD"], x: Float[Array, "N D"]) -> Float[Array, "N pD"]:
         """The history after a step to x."""
@@ -258,14 +290,14 @@ class PreparedDynamics(PreparedField):
         white = white if noise.diagonal is None else white + noise.diagonal
         return WishartValues(drift, noise.means, noise.variances, noise.scale, white, noise.dof, self.tail_dof)
 
-    def drift_jacobian(self, X: Float[Array, "N K"]) -> Float[Array, "N D pD"]:
+    def drift_jacobian(self, X: Float[Array, "N K"]) -> Float[Array, "N D lD"]:
         """∂μ/∂(x, lags): the linear weights, and the slope of the GP part along x alone.
 
         The GP part is k(x, Z)/s² c with a fixed c = s² Lz⁻ᵀ m, so its slope needs no product of the size M².
         """
-        D, n_history = self.layout.dim, self.layout.n_history
-        shape = (X.shape[0], D, n_history)
-        weights = jnp.zeros((D, n_history)) if self.linear is None else self.linear.weights[:, :n_history]
+        D, n_lagged = self.layout.dim, self.layout.n_lagged
+        shape = (X.shape[0], D, n_lagged)
+        weights = jnp.zeros((D, n_lagged)) if self.linear is None else self.linear.weights[:, :n_lagged]
         jacobian = jnp.broadcast_to(weights.astype(X.dtype), shape)
         coefficients = self._kernel_coefficients()
         if coefficients is None:

@@ -137,13 +137,13 @@ def simulate(
     h: Float[Array, " T"],
     u: Float[Array, "T U"],
     limits: Float[Array, "2 D"] | None = None,
-) -> tuple[Float[Array, "N pD"], Float[Array, "T N pD"]]:
-    """Paths over ticks that all rows share: the histories at the end, and the one *before* each tick.
+) -> tuple[Float[Array, "N D"], Float[Array, "T N lD"]]:
+    """Paths over ticks that all rows share: the states at the end, and (x, lags) *before* each tick.
 
     With `limits`, lowest and highest values, a step ends at the limit that it would cross.
 
-    The state after a tick is the first block of the history before the next one; the histories before are what the
-    transition densities of a forecast need.
+    The state after a tick is the first block of what is seen before the next one; the transition densities of a
+    forecast need the whole of it.
     """
     layout = field.layout
 
@@ -154,6 +154,7 @@ def simulate(
         x = history[:, : layout.dim] + h * here.drift + here.increment(k, h)
         if limits is not None:
             x = jnp.clip(x, limits[0], limits[1])
-        return layout.shift(history, x), history
+        return layout.shift(history, x), layout.chosen(history)
 
-    return jax.lax.scan(tick, history, (jax.random.split(key, len(h)), h, u))
+    end, before = jax.lax.scan(tick, history, (jax.random.split(key, len(h)), h, u))
+    return end[:, : layout.dim], before

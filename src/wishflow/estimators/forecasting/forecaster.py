@@ -35,13 +35,18 @@ class WishartForecaster(BaseEstimator):
 
     drift: "linear+gp", "gp", "linear" or "none". diffusion: "wishart", "gp", "diagonal", "none" or a spec. white_noise:
     "constant" or "state". innovations: "gaussian", or "student_t" for noise with heavier tails (its degrees of freedom
-    are learnt). `lags` above 1 need a regular grid (`freq` makes one). `calendar` adds harmonics of day, week
-    and year. `transform`: a name ("log1p", "log", "sqrt", "asinh"), a transformer, or a dict of them by column.
-    `latent_dim`: the series is seen through a readout of a state of that size (or a `specs.Latent`); None: it is the
-    state itself. `objective`: "transition" scores each row given those before it (a latent state by particles),
+    are learnt). `lags`: a number p for the rows 1, …, p steps back, or chosen ones that begin with 1, such as
+    (1, 2, 3, 24); above 1 they need a regular grid (`freq` makes one) and count its rows. `calendar` adds harmonics of
+    day, week and year. `transform`: a name ("log1p", "log", "sqrt", "asinh"), a transformer, or a dict of them by
+    column. `latent_dim`: the series is seen through a readout of a state of that size (or a `specs.Latent`); None: it
+    is the state itself. `objective`: "transition" scores each row given those before it (a latent state by particles),
     "rollout" free simulations from the first row of a window (from its first rows, encoded), as in the paper. `limits`
     keeps simulated paths near what was seen: 0 within the range of each column in training (of all series of a panel
     together), 0.1 a tenth of that range beyond it; None lets them go anywhere.
+
+    With chosen lags complete rows are scored and forecast exactly as with all of them. Holes are integrated out as with
+    `lags=p` where the longest lag times the number of series is at most 160; in longer memories a hole that has grown
+    old (with 26 series: older than six rows) counts with its own mean and covariance, independent of other rows.
     """
 
     def __init__(
@@ -105,7 +110,7 @@ class WishartForecaster(BaseEstimator):
     def fit(self, y: Any, X: Any = None, fh: Any = None) -> WishartForecaster:
         """Fit to series y and covariates X known in advance; `fh` is kept for `predict` without one."""
         panel = read(y, "y")
-        lags = checks.positive_int("lags", self.lags)
+        lags = checks.lags(self.lags)
         checks.verbosity(self.verbose)
         check_targets(panel, lags)
         self.spec_ = self._spec(lags)
@@ -133,10 +138,10 @@ class WishartForecaster(BaseEstimator):
             trained = train_series(problem, make_callbacks(self, problem.n_items))
         self.model_, self.history_, self.n_iter_ = trained.model, trained.history, trained.n_iter
         self.status_ = trained.status
-        self.tails_ = {key: tail.last_rows() for key, tail in tails.items()}
+        self.tails_ = {key: self.units_.last_rows(tail) for key, tail in tails.items()}
         return self
 
-    def _spec(self, lags: int) -> specs.DynamicsSpec:
+    def _spec(self, lags: specs.Lags) -> specs.DynamicsSpec:
         rank = checks.rank_or_none(self.rank)
         wishart = specs.Wishart(rank=rank, columns=self.columns, unit_rows=False)
         return specs.DynamicsSpec(
@@ -171,7 +176,7 @@ class WishartForecaster(BaseEstimator):
         spec = self.spec_
         ticks = self._all_ticks(series)
         states, projection = (series, None) if spec.latent is None else latent_states(series, spec.latent.dim)
-        layout = Layout(states[0].values.shape[1], spec.lags, series[0].covariates.shape[1])
+        layout = Layout(states[0].values.shape[1], specs.chosen_lags(spec.lags), series[0].covariates.shape[1])
         whole, _ = cut(self._all_ticks([imputed(s) for s in states]), spec.lags)
         if not len(whole):
             raise DataError("no two rows follow each other closely enough to learn from; raise max_gap, or lower lags.")
@@ -190,7 +195,7 @@ class WishartForecaster(BaseEstimator):
         return [part for s in series for part in to_ticks(s, spec.step, spec.lags, spec.max_gap)]
 
     def _runner(self) -> AbstractRunner:
-        return runner_of(self.model_, self.spec_.lags, self.limits_)
+        return runner_of(self.model_, self.limits_)
 
     # --- forecasting ---
 
@@ -318,7 +323,7 @@ class WishartForecaster(BaseEstimator):
             joined[key] = new if past is None else self.units_.joined(past, new)
         if checks.flag("update_params", update_params):
             self._train_on([self.units_.series(tail) for tail in joined.values()])
-        self.tails_ = {**self.tails_, **{key: tail.last_rows() for key, tail in joined.items()}}
+        self.tails_ = {**self.tails_, **{key: self.units_.last_rows(tail) for key, tail in joined.items()}}
         return self
 
     def _train_on(self, series: list[Series]) -> None:
@@ -380,7 +385,7 @@ def _correlation(rate: xr.DataArray) -> xr.DataArray:
 
 
 def _kernel_inputs(X: np.ndarray, layout: Layout) -> np.ndarray:
-    return np.concatenate([X[:, : layout.dim], X[:, layout.n_history :]], axis=1)
+    return np.concatenate([X[:, : layout.dim], X[:, layout.n_lagged :]], axis=1)
 
 
 def _latent(latent_dim: Any) -> specs.Latent | None:

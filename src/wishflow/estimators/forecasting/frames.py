@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ...errors import DataError
+from ...specs import Lags, memory_of
 from .times import check_order
 
 ONLY = None  # the key of a series that is no part of a panel
@@ -92,7 +93,7 @@ def _table(frame: pd.DataFrame, name: str) -> Table:
     return Table(frame.index, values)
 
 
-def check_targets(panel: Panel, lags: int) -> None:
+def check_targets(panel: Panel, lags: Lags) -> None:
     """Every column must vary somewhere, and some series must be longer than its lags."""
     values = np.concatenate([table.values for table in panel.tables.values()])
     with np.errstate(invalid="ignore"):
@@ -102,8 +103,9 @@ def check_targets(panel: Panel, lags: int) -> None:
         if flags.any():
             raise DataError(f"the series {panel.columns[int(np.flatnonzero(flags)[0])]!r} {what}; drop it.")
     longest = max(int((~np.isnan(t.values).all(axis=1)).sum()) for t in panel.tables.values())
-    if longest < lags + 2:
-        raise DataError(f"the longest series has {longest} rows; lags={lags} needs at least {lags + 2}.")
+    needed = memory_of(lags) + 2
+    if longest < needed:
+        raise DataError(f"the longest series has {longest} rows; lags={lags} needs at least {needed}.")
 
 
 def align(X: Panel | None, y: Panel, name: str = "X") -> dict[Any, np.ndarray]:

@@ -172,9 +172,9 @@ def _model(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.ndarray
     n_columns, latent = len(forecaster.columns_), forecaster.spec_.latent
     dim = n_columns if latent is None else latent.dim
     n_covariates = next(iter(forecaster.tails_.values())).covariates.shape[1]
-    layout = Layout(dim, forecaster.spec_.lags, n_covariates)
+    layout = Layout(dim, specs.chosen_lags(forecaster.spec_.lags), n_covariates)
     with computing():
-        start: Any = Start(np.zeros((dim, layout.n_history + n_covariates)), np.zeros(dim), np.eye(dim))  # type: ignore[arg-type]
+        start: Any = Start(np.zeros((dim, layout.n_lagged + n_covariates)), np.zeros(dim), np.eye(dim))  # type: ignore[arg-type]
         if latent is not None:
             start = LatentStart(start, np.zeros((dim, 0)), np.zeros((n_columns, dim)), np.ones(n_columns))  # type: ignore[arg-type]
         Z = np.zeros((header["n_inducing"], dim + n_covariates))

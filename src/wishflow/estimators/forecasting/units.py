@@ -11,7 +11,7 @@ import pandas as pd
 
 from ...errors import DataError, OptionError
 from ...series import Series, Ticks, n_substeps, to_ticks
-from ...specs import DynamicsSpec
+from ...specs import DynamicsSpec, Lags, memory_of
 from ..scaling import Scaler
 from .calendar import chosen_periods, harmonics, seconds
 from .frames import ONLY, Panel, Table, align, at_stamps
@@ -31,12 +31,12 @@ class Tail:
     values: np.ndarray
     covariates: np.ndarray
 
-    def last_rows(self) -> Tail:
-        """The last `TAIL` rows, or as many more as hold the last value of every column (up to `LONGEST_TAIL`)."""
+    def last_rows(self, n_least: int) -> Tail:
+        """The last `n_least` rows, or as many more as hold the last value of every column (up to `LONGEST_TAIL`)."""
         n = len(self.index)
         is_there = ~np.isnan(self.values)
         last = np.where(is_there.any(axis=0), n - 1 - is_there[::-1].argmax(axis=0), n - 1)
-        start = max(min(n - TAIL, int(last.min())), n - LONGEST_TAIL, 0)
+        start = max(min(n - n_least, int(last.min())), n - max(LONGEST_TAIL, n_least), 0)
         if not is_there[start:].any() and is_there.any():
             start = int(np.flatnonzero(is_there.any(axis=1))[-1])
         return Tail(self.index[start:], self.values[start:], self.covariates[start:])
@@ -55,7 +55,7 @@ class Units:
     periods: tuple[str, ...]
     has_freq: bool
     step: float
-    lags: int
+    lags: Lags
     max_gap: float
 
     @classmethod
@@ -84,6 +84,10 @@ class Units:
             spec.lags,
             spec.max_gap,
         )
+
+    @property
+    def has_older_lags(self) -> bool:
+        return memory_of(self.lags) > 1
 
     # --- values ---
 
@@ -120,7 +124,7 @@ class Units:
             raise DataError(f"X has columns {list(X.columns)}; fit saw {list(self.x_columns)}.")
 
     def _tail(self, key: Any, table: Table, X: Panel | None) -> Tail:
-        if self.axis.is_regular and (self.lags > 1 or X is None or self.has_freq):
+        if self.axis.is_regular and (self.has_older_lags or X is None or self.has_freq):
             table = self._on_grid(table)
         return Tail(table.index, self.forward(table.values), self._covariates(key, table.index, X))
 
@@ -149,6 +153,10 @@ class Units:
         values[np.searchsorted(steps, place)] = table.values
         return Table(self.axis.ahead(table.index[0], [int(k) for k in steps]), values)
 
+    def last_rows(self, tail: Tail) -> Tail:
+        """What forecasts start from: `TAIL` rows, more where lags are long (the belief about them needs a past too)."""
+        return tail.last_rows(max(TAIL, memory_of(self.lags) + TAIL // 2))
+
     def joined(self, past: Tail, new: Tail) -> Tail:
         """Past and new rows in order; new ones win where both have a stamp. Holes of the grid are filled with NaN."""
         keep = ~past.index.isin(new.index)
@@ -157,7 +165,7 @@ class Units:
         index = index[order]
         values = np.concatenate([past.values[keep], new.values])[order]
         covariates = np.concatenate([past.covariates[keep], new.covariates])[order]
-        if self.lags == 1:
+        if not self.has_older_lags:
             return Tail(index, values, covariates)
         table = self._on_grid(Table(index, values))
         if len(table) == len(index):
@@ -199,6 +207,6 @@ class Units:
         ahead = self._ahead(tail.index[-1:], index)
         if self.axis.is_regular and bool(np.abs(ahead - np.round(ahead)).max() < 1e-3):
             index = self.axis.ahead(tail.index[-1], list(range(1, round(float(ahead[-1])) + 1)))
-        elif self.lags > 1:
+        elif self.has_older_lags:
             raise OptionError("fh holds stamps off the grid; with lags above 1 a forecast goes from step to step.")
         return Table(index, self._covariates(key, index, X))

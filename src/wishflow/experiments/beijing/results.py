@@ -7,7 +7,8 @@ from typing import Any
 
 import wishflow as wf
 
-from ...files import read_json
+from ...files import plain, read_json
+from ...specs import from_json
 from .jobs import JOINED, TRACED, Job
 from .models import MODELS
 from .protocol import BANDS, HORIZON, Parts
@@ -59,11 +60,13 @@ def is_finished(folder: Path, job: Job, cell: str, parts: Parts) -> bool:
 
 
 def _same(found: dict[str, Any], expected: dict[str, Any]) -> bool:
-    """Whether settings are equal; options of ours that were not there yet when a result was made had their default."""
-    options, defaults = found["options"], wf.WishartForecaster().get_params(deep=False)
-    if "rule" in expected:
-        options = {**{name: defaults[name] for name in expected["options"] if name in defaults}, **options}
-    return {**found, "options": options} == expected
+    """Whether settings are equal; what options and rule did not know yet when a result was made had its default."""
+    if "rule" not in expected or "rule" not in found:
+        return found == expected
+    defaults = wf.WishartForecaster().get_params(deep=False)
+    options = {**{name: defaults[name] for name in expected["options"] if name in defaults}, **found["options"]}
+    rule = plain(from_json(found["rule"]).to_json())
+    return {**found, "options": options, "rule": rule} == expected
 
 
 def read_results(folder: Path, is_validation: bool = False) -> Results:

@@ -12,6 +12,6 @@ from .base import widened as widened
 from .latent import LatentRunner
 
 
-def runner_of(model: Any, lags: int, limits: Float[np.ndarray, "2 P"] | None = None) -> AbstractRunner:
+def runner_of(model: Any, limits: Float[np.ndarray, "2 P"] | None = None) -> AbstractRunner:
     """`limits` are the lowest and highest values of simulated paths; a latent state has none."""
-    return LatentRunner(model) if isinstance(model, LatentModel) else AutoRegressiveRunner(model, lags, limits)
+    return LatentRunner(model) if isinstance(model, LatentModel) else AutoRegressiveRunner(model, limits)

@@ -11,11 +11,12 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
 from .... import filtering
+from ....fields.dynamic import Layout
 from ....linalg import low_rank_log_density
 from ....models import DynamicsModel
 from ....models.dynamics import simulate
 from ....runtime import compiled, computing, on_device
-from ....series import Ticks, Windows, cut
+from ....series import Ticks, Windows, cut, histories
 from .base import TICKS_CLASS, AbstractRunner, in_blocks, padded_ticks, widened
 
 N_SCORE_DRAWS = 100
@@ -24,9 +25,9 @@ FILTER_CLASS = 16
 
 
 @compiled
-def _run_filter(model: DynamicsModel, start, is_known, h, u, y, is_seen, key, n_samples):
-    """The last belief, the means after every tick, and log densities averaged over draws of J."""
-    belief = filtering.Belief.start(start, is_known)
+def _run_filter(model: DynamicsModel, start, variance, h, u, y, is_seen, key, n_samples):
+    """The last belief, its means after every tick, and log densities averaged over draws of J."""
+    belief = filtering.Belief.start(start, variance, model.layout)
     belief, (means, drawn) = filtering.run(key, model.field.prepare(), belief, h, u, y, is_seen, n_samples)
     return belief, means, logsumexp(drawn, axis=1) - jnp.log(n_samples)
 
@@ -71,64 +72,69 @@ def window_log_density(model: Any, windows: Windows, n_samples: int, seed: int) 
     if not len(windows):
         return np.zeros(windows.h.shape)
 
-    def block(start, is_known, h, u, y, is_seen):
+    def block(start, variance, h, u, y, is_seen):
         ticks = (jnp.swapaxes(x, 0, 1) for x in (h, u, y, is_seen))
-        return _run_filter(model, start, is_known, *ticks, jax.random.key(seed), n_samples)[2].T
+        return _run_filter(model, start, variance, *ticks, jax.random.key(seed), n_samples)[2].T
 
-    parts = (windows.start, windows.is_known, windows.h, windows.u, windows.y, windows.is_seen)
+    parts = (windows.start, windows.variance, windows.h, windows.u, windows.y, windows.is_seen)
     return in_blocks(block, *parts, size=WINDOW_BLOCK)
 
 
-def last_belief(model: Any, ticks: Ticks, lags: int) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (pD,) and covariance (pD, pD) after the last tick."""
-    y = ticks.y[-lags:]
-    if len(ticks.h) >= lags and not np.isnan(y).any():
-        mean = np.concatenate([y[-1 - lag] for lag in range(lags)])
-        return mean, np.zeros((len(mean), len(mean)))
-    if len(ticks.h) <= lags:
-        mean, is_known, _ = _start(ticks, lags)
-        return mean, np.diag(1.0 - is_known)
-    belief, _, _ = _filter_over(model, _last_ticks(ticks, lags), lags)
-    return np.asarray(belief.mean)[0], np.asarray(belief.covariance)[0]
+def last_belief(model: Any, ticks: Ticks) -> filtering.Belief:
+    """The belief after the last tick, one row, in NumPy."""
+    layout = model.layout
+    memory = layout.memory
+    if len(ticks.h) <= memory or not np.isnan(ticks.y[-memory:]).any():
+        return _belief(layout, ticks.y, len(ticks.h) - 1)
+    belief, _, _ = _filter_over(model, _last_ticks(ticks, memory))
+    return jax.tree.map(np.asarray, belief)
 
 
-def _last_ticks(ticks: Ticks, lags: int) -> Ticks:
+def _last_ticks(ticks: Ticks, memory: int) -> Ticks:
     """Without the oldest ticks, so that their number is one of few and a few programs serve all forecasts."""
-    n = len(ticks.h) - lags
+    n = len(ticks.h) - memory
     keep = slice(n % FILTER_CLASS, None) if n >= FILTER_CLASS else slice(None)
     return Ticks(ticks.h[keep], ticks.u[keep], ticks.y[keep], ticks.row[keep])
 
 
-def _start(ticks: Ticks, lags: int) -> tuple[np.ndarray, np.ndarray, slice]:
-    """The first history, what of it is known, and the ticks after it."""
-    padded = np.concatenate([np.full((max(0, lags - len(ticks.y)), ticks.y.shape[1]), np.nan), ticks.y[:lags]])
-    history = np.concatenate([padded[lags - 1 - lag] for lag in range(lags)])
-    return np.nan_to_num(history), ~np.isnan(history), slice(lags, None)
-
-
-def _filter_over(model: Any, ticks: Ticks, lags: int) -> Any:
-    start, is_known, rest = _start(ticks, lags)
-    y = ticks.y[rest]
-    inputs = (ticks.h[rest], ticks.u[rest], np.nan_to_num(y), ~np.isnan(y))
+def _belief(layout: Layout, y: Float[np.ndarray, "T D"], at: int) -> filtering.Belief:
+    """What the rows up to one say by themselves."""
     with computing():
-        first = (on_device(start[None]), on_device(is_known[None]))
+        values, variance = (on_device(x) for x in histories(y, np.array([at]), layout.lags))
+        return jax.tree.map(np.asarray, filtering.Belief.start(values, variance, layout))
+
+
+def _filter_over(model: Any, ticks: Ticks) -> Any:
+    memory = model.layout.memory
+    start = histories(ticks.y[:memory], np.array([memory - 1]), model.layout.lags)
+    y = ticks.y[memory:]
+    inputs = (ticks.h[memory:], ticks.u[memory:], np.nan_to_num(y), ~np.isnan(y))
+    with computing():
+        first = (on_device(x) for x in start)
         # No density is asked for, and beliefs do not depend on draws: any key will do.
         return _run_filter(model, *first, *(on_device(x[:, None]) for x in inputs), jax.random.key(0), 1)
 
 
-def filtered_means(model: Any, ticks: Ticks, lags: int) -> Float[np.ndarray, "T pD"]:
-    """Histories after every tick, holes filled by the mean of the belief."""
-    start, _, _ = _start(ticks, lags)
-    first = np.repeat(start[None], min(lags, len(ticks.h)), 0)
-    if len(ticks.h) <= lags:
+def filtered_means(model: Any, ticks: Ticks) -> Float[np.ndarray, "T lD"]:
+    """State and lags after every tick, holes filled by the mean of the belief."""
+    memory = model.layout.memory
+    first = model.layout.chosen(_belief(model.layout, ticks.y[:memory], min(memory, len(ticks.h)) - 1).mean)
+    first = np.repeat(np.asarray(first), min(memory, len(ticks.h)), 0)
+    if len(ticks.h) <= memory:
         return first
-    return np.concatenate([first, np.asarray(_filter_over(model, ticks, lags)[1])[:, 0]])
+    return np.concatenate([first, np.asarray(_filter_over(model, ticks)[1])[:, 0]])
 
 
-def draw_histories(
-    mean: np.ndarray, covariance: np.ndarray, n_draws: int, rng: np.random.Generator
-) -> Float[np.ndarray, "S pD"]:
-    """Draws of the belief."""
+def draw_histories(belief: filtering.Belief, n_draws: int, rng: np.random.Generator) -> Float[np.ndarray, "S pD"]:
+    """Draws of a belief about one history."""
+    mean, joint = belief.mean[0], belief.covariance[0]
+    blocks = [joint, *(() if belief.older is None else belief.older[0])]
+    ends = np.cumsum([len(block) for block in blocks])
+    means = np.split(mean, ends[:-1])
+    return np.concatenate([_draws(m, P, n_draws, rng) for m, P in zip(means, blocks, strict=True)], axis=1)
+
+
+def _draws(mean: np.ndarray, covariance: np.ndarray, n_draws: int, rng: np.random.Generator) -> np.ndarray:
     if not covariance.any():
         return np.repeat(mean[None], n_draws, 0)
     values, vectors = np.linalg.eigh(covariance)
@@ -139,20 +145,20 @@ def draw_histories(
 class AutoRegressiveRunner(AbstractRunner):
     """Filters with Gaussian beliefs; what a draw knows before a step is its history."""
 
-    def __init__(self, model: Any, lags: int, limits: Float[np.ndarray, "2 P"] | None) -> None:
-        self.model, self.lags, self.limits = model, lags, limits
+    def __init__(self, model: Any, limits: Float[np.ndarray, "2 P"] | None) -> None:
+        self.model, self.limits = model, limits
 
     def paths(self, ticks, h, u, n_draws, seed):
-        mean, covariance = last_belief(self.model, ticks, self.lags)
-        histories = draw_histories(mean, covariance, n_draws, np.random.default_rng(seed))
+        belief = last_belief(self.model, ticks)
+        starts = draw_histories(belief, n_draws, np.random.default_rng(seed))
         n, dim = len(h), self.model.layout.dim
         h, u = padded_ticks(TICKS_CLASS, h, u)
         with computing():
-            arrays = (on_device(x) for x in (histories, h, u))
-            limits = None if self.limits is None else on_device(widened(self.limits, mean[None, :dim]))
+            arrays = (on_device(x) for x in (starts, h, u))
+            limits = None if self.limits is None else on_device(widened(self.limits, np.asarray(belief.mean[:, :dim])))
             end, before = _run_paths(self.model, *arrays, jax.random.key(seed), limits)
             before, end = np.asarray(before), np.asarray(end)
-        after = np.concatenate([before[1:], end[None]])[:n, :, :dim]
+        after = np.concatenate([before[1:, :, :dim], end[None]])[:n]
         return np.swapaxes(after, 0, 1), np.swapaxes(before[:n], 0, 1)
 
     def step_log_density(self, before, y, h, u, seed):
@@ -160,7 +166,7 @@ class AutoRegressiveRunner(AbstractRunner):
         return mixture_log_density(self.model, X, y - before[:, : y.shape[1]], h, 1, seed)
 
     def row_log_density(self, ticks, n_rows, seed):
-        transitions, windows = cut(ticks, self.lags)
+        transitions, windows = cut(ticks, self.model.layout.lags)
         result = np.full(n_rows, np.nan)
         parts = (transitions.X, transitions.increment, transitions.h)
         result[transitions.row] = mixture_log_density(self.model, *parts, N_SCORE_DRAWS, seed)
@@ -169,6 +175,5 @@ class AutoRegressiveRunner(AbstractRunner):
         return result
 
     def covariances(self, ticks):
-        histories = filtered_means(self.model, ticks, self.lags)
-        X = np.concatenate([histories, ticks.u], axis=1)
+        X = np.concatenate([filtered_means(self.model, ticks), ticks.u], axis=1)
         return X[:, : ticks.y.shape[1]], in_blocks(lambda X: _mean_covariance(self.model, X), X)
