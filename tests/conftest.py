@@ -9,6 +9,8 @@ import pytest
 import wishflow.runtime as runtime
 
 runtime.enable_compilation_cache(os.environ.get("WISHFLOW_TEST_CACHE", Path(__file__).parent.parent / ".jax_cache"))
+# Small programs too: there are thousands of them, and a program takes milliseconds to read.
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import functools
 import jax
 import numpy as np
 
-from wishflow import fields, kernels, presets, specs
+from wishflow import fields, kernels, presets, runtime, specs
 from wishflow.fields.dynamic import Layout
 from wishflow.inducing import InducingBasis
 from wishflow.initialise import series_batch
@@ -20,7 +20,8 @@ from wishflow.runtime import on_device
 from wishflow.series import Series, cut, latent_windows, rollouts, to_ticks
 
 # Tests run a program a few times: without the optimisation of machine code it compiles three times faster.
-quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+QUICK_OPTIONS = {**runtime.QUICK_OPTIONS, "xla_backend_optimization_level": 0}
+quick_jit = functools.partial(jax.jit, compiler_options=QUICK_OPTIONS)
 
 DIM = 3
 N_ROWS = 12

@@ -7,7 +7,7 @@ import math
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..inducing import POSTERIORS, InducingBasis
 from ..parameters import Free, Positive, UnitRows, zeros
@@ -46,10 +46,9 @@ def _build_wishart(spec, basis, dim, key, is_time_dependent) -> WishartField:
     dof = rank if spec.dof is None else spec.dof
     is_shared = spec.columns == "shared"
     posterior = POSTERIORS[spec.posterior].prior(rank if is_shared else rank * dof, basis.n_inducing)
+    mean, rows = normals(key, posterior.mean.shape, (dim, rank))
     # The identity for full rank; otherwise random rows of unit norm, so that no two dimensions start glued together.
-    is_full = rank == dim
-    mean, rows = normals(key, posterior.mean.shape, (0,) if is_full else (dim, rank))
-    L = on_device(np.eye(dim) if is_full else rows / np.linalg.norm(rows, axis=1, keepdims=True))
+    L = on_device(np.eye(dim) if rank == dim else rows / np.linalg.norm(rows, axis=1, keepdims=True))
     return WishartField(
         basis,
         zeros(dim, basis.n_inducing),
@@ -67,11 +66,11 @@ def normals(key: PRNGKeyArray, *shapes: tuple[int, ...]) -> list[np.ndarray]:
     each shape is long to compile.
     """
     numbers = [math.prod(shape) for shape in shapes]
-    draws = _draws(key, tuple(max(FEWEST_NORMALS, 1 << (n - 1).bit_length()) if n else 0 for n in numbers))
-    return [np.asarray(x)[:n].reshape(shape) for x, n, shape in zip(draws, numbers, shapes, strict=True)]
+    size = max(FEWEST_NORMALS, 1 << (max(numbers) - 1).bit_length())
+    draws = np.asarray(_draws(key, len(shapes), size))
+    return [x[:n].reshape(shape) for x, n, shape in zip(draws, numbers, shapes, strict=True)]
 
 
 @compiled
-def _draws(key: PRNGKeyArray, sizes: tuple[int, ...]) -> list[Array]:
-    keys = jax.random.split(key, len(sizes))
-    return [jax.random.normal(k, (size,)) for k, size in zip(keys, sizes, strict=True)]
+def _draws(key: PRNGKeyArray, n_keys: int, size: int) -> Float[Array, "n_keys size"]:
+    return jax.vmap(lambda k: jax.random.normal(k, (size,)))(jax.random.split(key, n_keys))
