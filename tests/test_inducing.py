@@ -290,14 +290,3 @@ def test_marginals_for_training_have_the_plain_values_and_derivatives(seed, n_ou
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10 * float(jnp.abs(b).max()))
     both = quick_jit(lambda gp, X: (gp.projected_marginals(X)[0], gp.basis.prepare().project(X)))(gp, X)
     np.testing.assert_allclose(*both, rtol=1e-12, atol=1e-14)
-
-
-def test_weighted_squares_have_the_derivatives_of_the_plain_form():
-    b, variances, weights = points(0, 7, 5), jnp.exp(points(1, 5, 3)), points(2, 7, 3)
-
-    def loss(form):
-        return jax.value_and_grad(lambda arguments: jnp.sum(weights * form(*arguments)))((b, variances))
-
-    got, expected = loss(inducing.weighted_squares), loss(lambda b, variances: b**2 @ variances)
-    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12)

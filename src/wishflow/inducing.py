@@ -232,25 +232,8 @@ class PreparedStructured(PreparedPosterior):
     variances: Float[Array, "M P"]
 
     def quadratics(self, a):
-        return weighted_squares(a @ self.factor, self.variances)
-
-
-@jax.custom_vjp
-def weighted_squares(b: Float[Array, "N M"], variances: Float[Array, "M P"]) -> Float[Array, "N P"]:
-    """Σ_m b_nm² λ_mp. Its derivative keeps b alone, from which the squares are made again; in reverse mode only."""
-    return (b * b) @ variances
-
-
-def _squares_forward(b, variances):
-    return weighted_squares(b, variances), (b, variances)
-
-
-def _squares_backward(residuals, cotangent):
-    b, variances = residuals
-    return 2.0 * b * (cotangent @ variances.T), (b * b).T @ cotangent
-
-
-weighted_squares.defvjp(_squares_forward, _squares_backward)
+        b = a @ self.factor
+        return (b * b) @ self.variances  # of b * b the derivative keeps b; of b**2 it would keep 2 b too
 
 
 class PreparedDiagonal(PreparedPosterior):
