@@ -43,7 +43,7 @@ def test_training_starts_at_the_covariance_of_the_residuals(diffusion):
     model, start = make_model(diffusion)
     if diffusion.startswith("wishart"):
         model = eqx.tree_at(lambda m: m.field.noise.posterior.mean, model, replace_fn=jnp.zeros_like)
-    covariance = model.field.prepare().at(points(1, 4)).mean_covariance()
+    covariance = quick_jit(lambda field: field.prepare().at(points(1, 4)).mean_covariance())(model.field)
     expected = np.diagonal(start.covariance)
     np.testing.assert_allclose(np.diagonal(covariance, axis1=1, axis2=2), np.tile(expected, (4, 1)), rtol=2e-3)
 
@@ -52,14 +52,15 @@ def test_training_starts_at_the_covariance_of_the_residuals(diffusion):
 @pytest.mark.parametrize("lags, n_covariates", [pytest.param(1, 0, marks=pytest.mark.slow), (3, 2)])
 def test_the_jacobian_of_the_drift(diffusion, lags, n_covariates):
     model, _ = make_model(diffusion, lags=lags, n_covariates=n_covariates)
-    field = spread(model).field.prepare()
     X = points(3, 4, dim=3 * lags + n_covariates)
 
-    def drift(x):
-        return field.at(x[None]).drift[0]
+    @quick_jit
+    def both(field):
+        prepared = field.prepare()
+        return prepared.drift_jacobian(X), jax.vmap(jax.jacfwd(lambda x: prepared.at(x[None]).drift[0]))(X)
 
-    expected = jax.vmap(jax.jacfwd(drift))(X)[..., : 3 * lags]
-    np.testing.assert_allclose(field.drift_jacobian(X), expected, rtol=1e-7, atol=1e-9)
+    found, expected = both(spread(model).field)
+    np.testing.assert_allclose(found, expected[..., : 3 * lags], rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("diffusion", [pytest.param("wishart", marks=pytest.mark.slow), "none"])
@@ -67,9 +68,13 @@ def test_student_t_noise_has_the_covariance_of_gaussian_noise_and_one_scale_for_
     """Without Σ, whose draws vary by themselves, E (rᵀB⁻¹r)² = D (D + 2) (κ − 2)/(κ − 4): one scale for all."""
     model, _start = make_model(diffusion, innovations="student_t")
     field = eqx.tree_at(lambda f: f.tail_dof, model.field, Scaled.of(12.0, dynamics.LEAST_TAIL_DOF))
-    here = field.prepare().at(jnp.broadcast_to(points(1, 1), (200_000, 3)))
-    steps = np.asarray(here.increment(key, 0.25)) / 0.5
-    expected = np.asarray(here.mean_covariance()[0])
+
+    @quick_jit
+    def both(field, key):
+        here = field.prepare().at(jnp.broadcast_to(points(1, 1), (200_000, 3)))
+        return here.increment(key, 0.25) / 0.5, here.mean_covariance()[0]
+
+    steps, expected = (np.asarray(part) for part in both(field, key))
     np.testing.assert_allclose(np.cov(steps.T), expected, atol=0.02 * np.abs(expected).max())
     if diffusion == "none":
         squares = np.einsum("ni,ij,nj->n", steps, np.linalg.inv(expected), steps) ** 2

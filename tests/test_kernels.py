@@ -11,6 +11,7 @@ import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from factories import quick_jit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.gaussian_process import kernels as sk
@@ -75,7 +76,7 @@ def by_pairs(kernel, X, Y):
 WEIGHTS = points(3, d=8)
 
 
-@jax.jit
+@quick_jit
 def matrix(kernel, X, Y):
     return kernel.matrix(X, Y)
 
@@ -91,7 +92,7 @@ class Computed(NamedTuple):
     scale: jax.Array
 
 
-@jax.jit
+@quick_jit
 def compute(kernel, X, Y, weights) -> Computed:
     """All that the contract looks at, in one program: compiled once for each kernel."""
 
@@ -194,7 +195,7 @@ def test_dtype_follows_the_first_argument(name):
 @pytest.mark.parametrize("name", ["matern52", "locally-periodic"])
 def test_single_precision_is_close_to_double(name):
     kernel, X, Y = make(name), points(1), points(2)
-    single = jax.jit(lambda k, X, Y: k.matrix(X, Y))(kernel, np.float32(X), Y)
+    single = quick_jit(lambda k, X, Y: k.matrix(X, Y))(kernel, np.float32(X), Y)
     np.testing.assert_allclose(single, compute(kernel, X, Y, WEIGHTS).matrix, rtol=2e-5, atol=2e-6)
 
 
@@ -276,7 +277,7 @@ def test_variance_of_sums_and_products_decomposes():
 def test_features_of_a_sum_are_those_of_its_parts():
     """‖φ‖² decomposes draw by draw, and its linear part is exact."""
     kernel, X = wk.SumKernel((make("matern52"), make("linear"))), points(1)
-    features = jax.jit(lambda kernel, key: kernel.features(key, 10))(kernel, jax.random.key(0))
+    features = quick_jit(lambda kernel, key: kernel.features(key, 10))(kernel, jax.random.key(0))
     phi = np.asarray(features(X))
     assert [part.n_features for part in features.parts] == [10, D] and phi.shape == (8, 10 + D)
     np.testing.assert_allclose(phi[:, :10], features.parts[0](X))
@@ -287,7 +288,7 @@ def test_features_of_a_sum_are_those_of_its_parts():
 def test_smooth_matern_curvature_at_zero_distance(name, slope):
     """∂²k/∂x² = 2 s² h′(0) / ℓ² for each input: the root of r² must not spoil it."""
     kernel, x = make(name), points(1)[0]
-    hessian = jax.jit(jax.hessian(lambda y: kernel.pair(x, y)))(x)
+    hessian = quick_jit(jax.hessian(lambda y: kernel.pair(x, y)))(x)
     expected = np.diag(2 * kernel.variance.value * slope / kernel.lengthscale.value**2)
     np.testing.assert_allclose(hessian, expected, rtol=1e-12, atol=1e-14)
 
@@ -327,7 +328,7 @@ def test_features_tell_neighbouring_smoothness_apart():
 def test_few_features_are_unbiased_over_draws(name):
     kernel, X, n_draws = make(name), points(5, 4), 20_000
 
-    @jax.jit
+    @quick_jit
     @jax.vmap
     def draw(key):
         phi = kernel.features(key, 5)(X)
@@ -352,9 +353,9 @@ def test_linear_features_are_exact():
 )
 def test_features_drawn_by_vmap_are_those_drawn_one_by_one(name):
     kernel, X, keys = make(name), points(1), jax.random.split(jax.random.key(0), 3)
-    draw = jax.jit(lambda kernel, key: kernel.features(key, 8))
-    maps = jax.jit(jax.vmap(lambda key: kernel.features(key, 8)))(keys)
-    together = jax.jit(jax.vmap(lambda phi: phi(X)))(maps)
+    draw = quick_jit(lambda kernel, key: kernel.features(key, 8))
+    maps = quick_jit(jax.vmap(lambda key: kernel.features(key, 8)))(keys)
+    together = quick_jit(jax.vmap(lambda phi: phi(X)))(maps)
     for key, phi in zip(keys, together, strict=True):
         single = draw(kernel, key)
         assert phi.shape == (8, single.n_features)
@@ -371,7 +372,7 @@ def test_derivatives_pass_through_features():
     """At a fixed draw φ depends on the hyperparameters: its derivative is that of finite differences."""
     flat, rebuild = jax.flatten_util.ravel_pytree(make("matern52"))
 
-    @jax.jit
+    @quick_jit
     @jax.value_and_grad
     def loss(flat):
         return jnp.sum(rebuild(flat).features(jax.random.key(1), 5)(points(1, 3)) ** 2)

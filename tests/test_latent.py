@@ -214,9 +214,8 @@ def test_the_density_of_a_step_is_that_of_the_linear_model():
     model, truth = make()
     rng = np.random.default_rng(2)
     x, y, u, h = rng.normal(size=(6, DIM)), rng.normal(size=(6, WIDTH)), rng.normal(size=(6, 1)), rng.uniform(size=6)
-    found = particles.step_log_density(
-        jax.random.key(0), PreparedLatent.of(model), *(jnp.asarray(a) for a in (x, h, u, y))
-    )
+    density = quick_jit(lambda m, *rows: particles.step_log_density(jax.random.key(0), PreparedLatent.of(m), *rows))
+    found = density(model, x, h, u, y)
     for n in range(6):
         mean = truth.C @ (x[n] + h[n] * (truth.W @ x[n] + truth.B @ u[n] + truth.b))
         S = h[n] * truth.C @ truth.Q @ truth.C.T + np.diag(truth.R)

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from factories import quick_jit
 from jax.flatten_util import ravel_pytree
 
 from wishflow import likelihoods
@@ -152,14 +153,15 @@ def test_gradients_agree_with_finite_differences(name, method):
     params, static = eqx.partition(likelihood, eqx.is_inexact_array)
     flat, unravel = ravel_pytree((params, mean, variance))
 
-    @jax.jit
+    @quick_jit
+    @jax.value_and_grad
     def objective(flat):
         params, m, v = unravel(flat)
         return getattr(eqx.combine(params, static), method)(y, m, v).sum()
 
-    gradient = jax.jit(jax.grad(objective))(flat)
+    gradient = objective(flat)[1]
     for direction in np.random.default_rng(3).normal(size=(3, flat.size)):
-        slope = (objective(flat + 1e-5 * direction) - objective(flat - 1e-5 * direction)) / 2e-5
+        slope = (objective(flat + 1e-5 * direction)[0] - objective(flat - 1e-5 * direction)[0]) / 2e-5
         np.testing.assert_allclose(gradient @ direction, slope, rtol=1e-6)
 
 
@@ -167,7 +169,7 @@ def test_gradients_agree_with_finite_differences(name, method):
 @INTEGRALS
 def test_values_and_gradients_are_finite_far_from_the_data(name, method, key):
     likelihood, y, _, _ = make(name)
-    objective = jax.jit(jax.value_and_grad(lambda m, v: getattr(likelihood, method)(y, m, v, key).sum(), (0, 1)))
+    objective = quick_jit(jax.value_and_grad(lambda m, v: getattr(likelihood, method)(y, m, v, key).sum(), (0, 1)))
     for m, v in ((800.0, 900.0), (-800.0, 0.0), (0.0, 1e4), (50.0, 1e-300)):
         value, grads = objective(jnp.full((3, 2), m), jnp.full((3, 2), v))
         assert np.isfinite(value), (m, v)
@@ -257,7 +259,7 @@ def test_poisson_predictions_hold_for_large_counts(mean, variance, count):
 @pytest.mark.parametrize("shape", [1.0, 7.0, 5000.0])
 def test_log_gamma_rule_integrates_the_gamma_law(shape):
     """E λ = 1, E λ² = 1 + 1/a and E e^{−λ} = (a / (a + 1))^a for λ ~ Gamma(a, a)."""
-    u, log_weights = jax.jit(log_gamma_rule)(jnp.asarray([shape]))
+    u, log_weights = quick_jit(log_gamma_rule)(jnp.asarray([shape]))
     weights, x = np.exp(log_weights[0]), np.exp(u[0])
     np.testing.assert_allclose(weights @ x, 1.0, rtol=1e-6)
     np.testing.assert_allclose(weights @ x**2, 1.0 + 1.0 / shape, rtol=1e-5)
@@ -301,7 +303,7 @@ def test_derivative_of_cdf_is_the_density(name):
     likelihood = build(FACTORIES[name][0], 1)
     y = jnp.linspace(-4.0, 5.0, 31)[:, None]
     m, v = jnp.full_like(y, 0.4), jnp.full_like(y, 0.7)
-    slope = jax.jit(jax.grad(lambda y: likelihood.predictive_cdf(y, m, v).sum()))(y)[:, 0]
+    slope = quick_jit(jax.grad(lambda y: likelihood.predictive_cdf(y, m, v).sum()))(y)[:, 0]
     np.testing.assert_allclose(slope, np.exp(run(likelihood, "predictive_log_density", y, m, v)), rtol=1e-9)
 
 
@@ -396,8 +398,8 @@ def test_eight_draws_estimate_the_categorical_bound_and_its_gradient_without_bia
         bound = lambda m, v: likelihood.expected_log_density(y, m, v, key, n_draws).sum()  # noqa: E731
         return jax.value_and_grad(bound, (0, 1))(mean, variance)
 
-    draws = jax.jit(jax.vmap(lambda k: estimate(k, 8)))(jax.random.split(key, 4000))
-    truth = jax.jit(lambda k: estimate(k, 400_000))(jax.random.key(7))
+    draws = quick_jit(jax.vmap(lambda k: estimate(k, 8)))(jax.random.split(key, 4000))
+    truth = quick_jit(lambda k: estimate(k, 400_000))(jax.random.key(7))
     for drawn, true in zip(jax.tree.leaves(draws), jax.tree.leaves(truth), strict=True):
         drawn = np.asarray(drawn)
         # The long run has a standard error of its own, far smaller than that of 4000 times 8 draws.
@@ -408,9 +410,9 @@ def test_eight_draws_estimate_the_categorical_bound_and_its_gradient_without_bia
 def test_expected_logsumexp_gradient_by_mean_is_that_of_the_draws():
     rng = np.random.default_rng(0)
     noise, mean, direction = (jnp.asarray(rng.normal(size=size)) for size in ((6, 4, 3), (4, 3), (4, 3)))
-    objective = jax.jit(lambda m: expected_logsumexp(m, jnp.full((4, 3), 0.4), noise).sum())
-    slope = (objective(mean + 1e-5 * direction) - objective(mean - 1e-5 * direction)) / 2e-5
-    np.testing.assert_allclose(jnp.vdot(jax.jit(jax.grad(objective))(mean), direction), slope, rtol=1e-7)
+    objective = quick_jit(jax.value_and_grad(lambda m: expected_logsumexp(m, jnp.full((4, 3), 0.4), noise).sum()))
+    slope = (objective(mean + 1e-5 * direction)[0] - objective(mean - 1e-5 * direction)[0]) / 2e-5
+    np.testing.assert_allclose(jnp.vdot(objective(mean)[1], direction), slope, rtol=1e-7)
 
 
 def test_categorical_predictions_share_draws_between_rows(key):
@@ -421,7 +423,7 @@ def test_categorical_predictions_share_draws_between_rows(key):
 
 def test_poisson_link_continues_with_a_finite_slope_of_the_right_sign():
     bound = build("poisson", 1).expected_log_density
-    slope = jax.jit(jax.grad(lambda m: bound(jnp.zeros(1), m, jnp.zeros(1))))(jnp.asarray([900.0]))
+    slope = quick_jit(jax.grad(lambda m: bound(jnp.zeros(1), m, jnp.zeros(1))))(jnp.asarray([900.0]))
     assert np.isfinite(slope[0])
     assert slope[0] < -1e16
 
