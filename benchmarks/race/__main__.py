@@ -4,13 +4,15 @@
     python -m benchmarks.race --minutes 10        # when to give up on a contender
 
 Contenders run one after another: `FlowRegressor` with the `fast` rule (asked for more and more iterations, each a fit
-of its own), GPyTorch's deep GP, and `FlowRegressor(preset="paper")`. Imports are not timed, compilation is.
+of its own), GPyTorch's deep GP, and `FlowRegressor(preset="paper")`. Imports are not timed, compilation is, without a
+cache.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -51,7 +53,8 @@ def run(name: str, path: Path, minutes: float) -> list[dict[str, Any]]:
     python = sys.executable if environment is None else str(environments.ensure(environment))
     command = [python, "-m", module, str(path), str(TARGET), str(minutes), *arguments]
     told = []
-    with subprocess.Popen(command, cwd=environments.ROOT, stdout=subprocess.PIPE, text=True) as process:
+    no_cache = {key: value for key, value in os.environ.items() if key != "JAX_COMPILATION_CACHE_DIR"}
+    with subprocess.Popen(command, cwd=environments.ROOT, stdout=subprocess.PIPE, text=True, env=no_cache) as process:
         assert process.stdout is not None
         for line in process.stdout:
             told.append(json.loads(line))

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 SVG_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
 # Letters stay letters: the file is small, and its text can be found and read aloud.
 SVG_SETTINGS: Any = {"svg.fonttype": "none", "svg.hashsalt": "wishflow"}
-# A hundredth of a point cannot be seen; more digits make half of a file.
-MANY_DIGITS = re.compile(rb"(\.\d\d)\d+")
+# A hundredth of a point cannot be seen; more digits make half of a file. Numbers between tags are labels, and stay.
+TAG, MANY_DIGITS = re.compile(rb"<[^>]+>"), re.compile(rb"(\.\d\d)\d+")
 STYLE = """
 :root { color-scheme: light; }
 body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; margin: 0 auto; padding: 1rem;
@@ -117,7 +117,7 @@ def svg(figure: Figure) -> bytes:
     file = io.BytesIO()
     with matplotlib.rc_context(SVG_SETTINGS):
         figure.savefig(file, format="svg", metadata=SVG_METADATA)
-    return MANY_DIGITS.sub(rb"\1", file.getvalue())
+    return TAG.sub(lambda tag: MANY_DIGITS.sub(rb"\1", tag[0]), file.getvalue())
 
 
 def png(figure: Figure, dpi: int = 150) -> bytes:

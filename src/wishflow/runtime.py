@@ -62,8 +62,8 @@ def require_x64(what: str) -> None:
 
 
 def on_device(values: Any, dtype: DTypeLike | None = None) -> Array:
-    """The values as an array of JAX, of a strong type. NumPy's are moved there: `jnp.asarray` would compile a program
-    for each shape.
+    """The values as an array of JAX. NumPy's are moved there: `jnp.asarray` would compile a program for each shape.
+    Plain numbers become arrays of a strong type.
     """
     if isinstance(values, jax.Array):
         return jnp.asarray(values, dtype)

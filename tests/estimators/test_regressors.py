@@ -180,6 +180,9 @@ def test_who_says_how_large_a_batch_is_means_rows():
     assert given.batch_rows(given.n_train_samples) == 100
     assert wf.FlowRegressor(n_train_samples=2)._training(5000, 4).batch_rows(2) == 1000
     assert wf.SparseGPRegressor()._training(5000, 4).batch_rows(1) == 2000
+    by_logs = wf.FlowRegressor(path_average="log")._training(5000, 4)
+    assert (by_logs.n_train_samples, by_logs.batch_rows(1)) == (1, 2000)
+    assert wf.FlowRegressor(path_average="log", n_train_samples=3)._training(5000, 4).n_train_samples == 3
 
 
 @pytest.mark.slow

@@ -23,4 +23,15 @@ else:
             "regression": ("FlowRegressor", "SparseGPRegressor"),
             "storage": ("load",),
         },
+        modules=(
+            "base",
+            "checks",
+            "classification",
+            "forecasting",
+            "many",
+            "prediction",
+            "regression",
+            "scaling",
+            "storage",
+        ),
     )

@@ -109,6 +109,8 @@ def chosen_training(estimator: Any, presets: dict[str, Any], n_rows: int, n_inpu
         given["learning_rate"] = checks.positive_rate("learning_rate", options["learning_rate"])
     if options["path_average"] is not None:
         given["path_average"] = options["path_average"]
+        if options["path_average"] == "log" and chosen.path_average == "density":
+            given.setdefault("n_train_samples", 1)  # several paths are for their density
     if options["tol"] is not None:
         given["tolerance"] = checks.tolerance(options["tol"])
     if "batch_size" in given:  # who says how large a batch is means rows

@@ -30,6 +30,7 @@ def lags(value: Any) -> int | tuple[int, ...]:
     if isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= 1:
         return int(value)
     is_sequence = isinstance(value, Iterable) and not isinstance(value, str | bytes | dict | set)
+    is_sequence = is_sequence and getattr(value, "ndim", 1) == 1
     found = list(value) if is_sequence else []
     wrong = _wrong_lag(found) if found else ""
     if not found or wrong:

@@ -170,6 +170,8 @@ class FlowRegressor(ModelRegressor):
     diffusion: "wishart" (diffWGP), "gp" (diffGP), "diagonal", "none" (No noise), or a spec such as
     `wf.diffusions.Wishart(rank=5, white=0.01)`. Options that are None come from the preset, a rule of N and D alone.
     For "wishart" with shared columns it says ν as well (`fast`: 1 up to ten inputs, else ρ); a spec says its own.
+    From 2000 rows on `fast` takes eight paths for each of 250 rows; a `batch_size` that is given counts rows, each with
+    `n_train_samples` paths, and `path_average="log"` alone takes one path for each row.
     With `fast`, no `max_iter` and Gaussian noise, a flow that ends below the bound of the sparse GP alone becomes that
     GP, and `status_` says so.
     """

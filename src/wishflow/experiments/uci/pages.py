@@ -167,6 +167,7 @@ def minutes_in_use(results: Iterable[dict[str, Any]]) -> float:
     """Minutes in which a device worked at one cell at least: cells made side by side by several programs count once.
 
     A cell says when it was written and what it took, so it was made between the two; without a date it counts whole.
+    Two devices of one kind at the same time count as one.
     """
     spans, minutes = [], 0.0
     for result in results:

@@ -118,8 +118,9 @@ def _filter_over(model: Any, ticks: Ticks) -> Any:
 def filtered_means(model: Any, ticks: Ticks) -> Float[np.ndarray, "T lD"]:
     """State and lags after every tick, holes filled by the mean of the belief."""
     memory = model.layout.memory
-    first = model.layout.chosen(_belief(model.layout, ticks.y[:memory], min(memory, len(ticks.h)) - 1).mean)
-    first = np.repeat(np.asarray(first), min(memory, len(ticks.h)), 0)
+    belief = _belief(model.layout, ticks.y[:memory], min(memory, len(ticks.h)) - 1)
+    with computing():  # outside of it JAX would round to 32 bits
+        first = np.repeat(np.asarray(model.layout.chosen(belief.mean)), min(memory, len(ticks.h)), 0)
     if len(ticks.h) <= memory:
         return first
     return np.concatenate([first, np.asarray(_filter_over(model, ticks)[1])[:, 0]])
