@@ -7,6 +7,7 @@ import math
 import equinox as eqx
 import jax
 import numpy as np
+import scipy.special
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..inducing import POSTERIORS, InducingBasis
@@ -67,10 +68,13 @@ def normals(key: PRNGKeyArray, *shapes: tuple[int, ...]) -> list[np.ndarray]:
     """
     numbers = [math.prod(shape) for shape in shapes]
     size = max(FEWEST_NORMALS, 1 << (max(numbers) - 1).bit_length())
-    draws = np.asarray(_draws(key, len(shapes), size))
+    # The quantile of JAX's own normals, by SciPy: of the generator it would be the most to compile.
+    draws = math.sqrt(2.0) * scipy.special.erfinv(np.asarray(_draws(key, len(shapes), size)))
     return [x[:n].reshape(shape) for x, n, shape in zip(draws, numbers, shapes, strict=True)]
 
 
 @compiled
 def _draws(key: PRNGKeyArray, n_keys: int, size: int) -> Float[Array, "n_keys size"]:
-    return jax.vmap(lambda k: jax.random.normal(k, (size,)))(jax.random.split(key, n_keys))
+    """Uniform on (−1, 1), a row for each key."""
+    low = np.nextafter(np.float64(-1.0), 0.0)
+    return jax.vmap(lambda k: jax.random.uniform(k, (size,), minval=low))(jax.random.split(key, n_keys))
