@@ -276,7 +276,7 @@ def first_use_table() -> str:
         "warm": "fit, from a warm cache",
     }
     limits = {key: f"{limit:g}" for key, limit in result["limits"].items()}
-    rows = {key: {"seconds": f"{s:.2g}", "limit": limits.get(key, "")} for key, s in result["median"].items()}
+    rows = {key: {"seconds": f"{s:.3g}", "limit": limits.get(key, "")} for key, s in result["median"].items()}
     return _grid("", {text: rows[key] for key, text in names.items() if key in rows})
 
 
