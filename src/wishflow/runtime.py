@@ -22,13 +22,13 @@ from jaxtyping import Array
 
 from .errors import PrecisionError
 
-# On a GPU most of a compilation goes into trials of ways to multiply matrices. Without Triton's ways it takes a third
-# of the time; steps are slower by less than a fit of a few thousand of them saves (docs/performance.md).
+# On a GPU most of a compilation goes into trials of ways to multiply matrices. Without Triton's ways there are far
+# fewer; steps may be slower, by less than a fit of a few thousand of them saves (docs/performance.md).
 GPU_OPTIONS: dict[str, Any] = {"xla_gpu_enable_triton_gemm": False}
 # On the CPU a program of ours can take longer to compile than to run. With these options of XLA a flow compiles three
 # times sooner and runs as fast: its work is in matrix products and factorisations, which LLVM does not see.
-# Sums by blocks (the pass that is left out) are a fifth of what there is to compile and no faster, and gradients in
-# float32 are as near to those in float64 without them (docs/performance.md).
+# Sums by blocks (the pass that is left out) are much to compile and no faster, and gradients in float32 are as near to
+# those in float64 without them (docs/performance.md).
 QUICK_OPTIONS: dict[str, Any] = {
     "xla_backend_optimization_level": 1,
     "xla_cpu_use_fusion_emitters": False,
