@@ -46,7 +46,7 @@ class Pair:
 
 def flat_settings(job: dict[str, Any]) -> dict[str, Any]:
     """Settings and options of a job by name; a spec counts by the fields that it sets to something unusual."""
-    flat: dict[str, Any] = {}
+    flat: dict[str, Any] = {key: job[key] for key in ("state_dim",) if key in job}
     for name, value in {**job.get("set", {}), **job.get("options", {})}.items():
         if isinstance(value, dict):
             usual = {field.name: field.default for field in dataclasses.fields(specs.from_json(value))}

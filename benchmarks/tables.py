@@ -97,7 +97,8 @@ def tuning_table() -> str:
     ]
     lines.append("|---|---|---|---|---|---|---|")
     for file, job, line in _tried("uci"):
-        changes = _changes({**job.get("set", {}), **job.get("options", {})})
+        wider = {"state_dim": job["state_dim"]} if "state_dim" in job else {}
+        changes = _changes({**job.get("set", {}), **job.get("options", {}), **wider})
         score = f"{line['mean']['log_density']:.3f} ± {line['sd']['log_density']:.3f}"
         label = MODELS[TUNED.get(job["model"], job["model"])].label
         more = line["mean"].get("log_density_of_more_paths")

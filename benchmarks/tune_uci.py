@@ -4,7 +4,8 @@ another.
     python -m benchmarks.tune_uci JOBS.json OUT.jsonl --minutes 9
 
 JOBS.json is a list of {"data", "model", "splits", "set": {field: value}, "options": {name: value}}: `set` changes
-fields of the rule, `options` go to the estimator (specs as their JSON). Each finished job is one line of OUT.jsonl.
+fields of the rule, `options` go to the estimator (specs as their JSON). With "state_dim" the flow has that many
+dimensions: the inputs, and random directions of them. Each finished job is one line of OUT.jsonl.
 """
 
 from __future__ import annotations
@@ -60,13 +61,23 @@ def log_densities(model: Any, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
     return found
 
 
+def widened(X: np.ndarray, state_dim: int) -> np.ndarray:
+    """Inputs (N, D) with `state_dim` − D random directions of the standardised ones beside them: a wider state."""
+    n_more = state_dim - X.shape[1]
+    if n_more < 0:
+        raise ValueError(f"state_dim is {state_dim}, but there are {X.shape[1]} inputs; it counts them too.")
+    directions = np.random.default_rng(0).normal(size=(X.shape[1], n_more))
+    return np.hstack([X, (X - X.mean(axis=0)) / X.std(axis=0) @ directions])
+
+
 def run_job(job: dict[str, Any]) -> dict[str, Any]:
     """Train all splits of a job and score the validation parts; no row of a test part is read."""
     data = load_uci(job["data"])
-    rows = [split_rows(len(data.X), s, is_validation=True) for s in range(job.get("splits", 20))]
+    X = widened(data.X, job["state_dim"]) if "state_dim" in job else data.X
+    rows = [split_rows(len(X), s, is_validation=True) for s in range(job.get("splits", 20))]
     options = {name: specs.from_json(value) for name, value in job.get("options", {}).items()}
     make = functools.partial(MODELS[job["model"]], **options)
-    return run_splits(make, data.X, data.y, rows, score=brief_scores)
+    return run_splits(make, X, data.y, rows, score=brief_scores)
 
 
 def main() -> None:
