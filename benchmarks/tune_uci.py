@@ -4,8 +4,7 @@ another.
     python -m benchmarks.tune_uci JOBS.json OUT.jsonl --minutes 9
 
 JOBS.json is a list of {"data", "model", "splits", "set": {field: value}, "options": {name: value}}: `set` changes
-fields of the rule, `options` go to the estimator (specs as their JSON). With "state_dim" the flow has that many
-dimensions: the inputs, and random directions of them. Each finished job is one line of OUT.jsonl.
+fields of the rule, `options` go to the estimator (specs as their JSON). Each finished job is one line of OUT.jsonl.
 """
 
 from __future__ import annotations
@@ -61,23 +60,20 @@ def log_densities(model: Any, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
     return found
 
 
-def widened(X: np.ndarray, state_dim: int) -> np.ndarray:
-    """Inputs (N, D) with `state_dim` − D random directions of the standardised ones beside them: a wider state."""
-    n_more = state_dim - X.shape[1]
-    if n_more < 0:
-        raise ValueError(f"state_dim is {state_dim}, but there are {X.shape[1]} inputs; it counts them too.")
-    directions = np.random.default_rng(0).normal(size=(X.shape[1], n_more))
-    return np.hstack([X, (X - X.mean(axis=0)) / X.std(axis=0) @ directions])
+def changed_rule(changes: dict[str, Any], *sizes: int, **wider: int) -> specs.TrainingSpec:
+    """The rule with some of its fields changed."""
+    return dataclasses.replace(RULE(*sizes, **wider), **changes)
 
 
 def run_job(job: dict[str, Any]) -> dict[str, Any]:
     """Train all splits of a job and score the validation parts; no row of a test part is read."""
     data = load_uci(job["data"])
-    X = widened(data.X, job["state_dim"]) if "state_dim" in job else data.X
-    rows = [split_rows(len(X), s, is_validation=True) for s in range(job.get("splits", 20))]
+    rows = [split_rows(len(data.X), s, is_validation=True) for s in range(job.get("splits", 20))]
     options = {name: specs.from_json(value) for name, value in job.get("options", {}).items()}
+    if "state_dim" in job:  # written so before estimators had the option
+        options["state_dim"] = job["state_dim"]
     make = functools.partial(MODELS[job["model"]], **options)
-    return run_splits(make, X, data.y, rows, score=brief_scores)
+    return run_splits(make, data.X, data.y, rows, score=brief_scores)
 
 
 def main() -> None:
@@ -94,7 +90,7 @@ def main() -> None:
         changes = job.get("set", {})
         if "batch_size" in changes:  # rows, as where a user gives it
             changes = {"counts_paths": False, **changes}
-        presets.PRESETS["fast"] = lambda n, d, changes=changes: dataclasses.replace(RULE(n, d), **changes)
+        presets.PRESETS["fast"] = functools.partial(changed_rule, changes)
         try:
             result = run_job(job)
         except Exception:

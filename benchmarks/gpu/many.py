@@ -69,6 +69,7 @@ def problem_of(shape: Shape, seed: int) -> Problem:
         wf.diffusions.Wishart(rank=WISHART["rank"], dof=WISHART["dof"], columns="shared"),
         n_inducing=shape.n_inducing,
         n_steps=N_STEPS,
+        state_dim=shape.dim,
         max_iter=shape.n_chunks * loop.STEPS_PER_CHUNK,
         batch_size=BATCH_SIZE,
         n_train_samples=1,

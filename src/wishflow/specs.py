@@ -416,8 +416,8 @@ class TrainingSpec(Spec):
     field has `field_inducing` inducing points (None: as many as the output, which is also the most); stochastic steps
     do not move those named by `fixed_inducing` ("none", "field", "all"). `dof` are the degrees of freedom ν of the
     diffusion "wishart" (None: its rank). With `falls_back` a flow that ends below the bound of the sparse GP alone
-    (Gaussian, collapsed, `sgp_iter` iterations) becomes that GP: the identity is a flow. These five are for
-    regression and classification.
+    (Gaussian, collapsed, `sgp_iter` iterations) becomes that GP: the identity is a flow. `state_dim` are the dimensions
+    of a flow's state (None: those of the inputs). These six are for regression and classification.
     """
 
     max_iter: int
@@ -449,6 +449,7 @@ class TrainingSpec(Spec):
     dof: int | None = None
     falls_back: bool = False
     counts_paths: bool = False
+    state_dim: int | None = None
 
     def __post_init__(self) -> None:
         if self.fixed_inducing not in FIXED_INDUCING:
@@ -462,4 +463,6 @@ class TrainingSpec(Spec):
 
     def without_flow(self) -> TrainingSpec:
         """For a sparse GP alone: the phase of the output is the whole fit."""
-        return dataclasses.replace(self, warm_iter=self.sgp_iter, output_lengthscale=self.sgp_lengthscale)
+        return dataclasses.replace(
+            self, warm_iter=self.sgp_iter, output_lengthscale=self.sgp_lengthscale, state_dim=None
+        )

@@ -246,6 +246,7 @@ BAD_OPTIONS = {
     "kernel": ["rfb", None, 3, wf.diffusions.Wishart()],
     "likelihood": ["normal", None, "bernoulli", "categorical", wf.kernels.RBF()],
     "flow_time": [-1.0, np.nan, np.inf, "long", None, True],
+    "state_dim": [*NOT_COUNTS, 1],
     "sampling": ["joint", None],
     "time_dependent": ["no", 1, None],
     "preset": ["slow", None, ["fast"]],

@@ -17,7 +17,7 @@ from ..errors import unknown_option
 from ..runtime import computing
 from ..training import Problem, Trained, train
 from . import checks, prediction
-from .scaling import Scaler
+from .scaling import Scaler, random_directions, widened
 
 WHOLE_NUMBERS = ("n_steps", "max_iter", "batch_size", "n_train_samples")
 # Rows further than this from the training data, in standard deviations, are moved here: squares must not overflow.
@@ -52,6 +52,9 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         self.y_scaler_ = Scaler.of(y, "y") if is_scaled else Scaler.identity(y.shape[1])
         schedule = self.learning_rate if callable(self.learning_rate) else None
         X, y = self.x_scaler_.forward(X), self.y_scaler_.forward(y)
+        n_inputs, state_dim = X.shape[1], self.training_.state_dim
+        self.directions_ = random_directions(X, n_inputs if state_dim is None else state_dim, self.seed_)
+        X = widened(X, self.directions_)
         return Problem(self.spec_, self.training_, X, y, n_inducing, self.seed_, schedule)
 
     def _training(self, n_rows: int, n_inputs: int) -> specs.TrainingSpec:
@@ -69,10 +72,11 @@ class ModelEstimator(BaseEstimator, abc.ABC):
     # --- prediction ---
 
     def _scaled(self, X: Any) -> np.ndarray:
+        """States of rows at time 0."""
         check_is_fitted(self, "model_")
         with np.errstate(over="ignore"):
             scaled = self.x_scaler_.forward(checks.table(self, X, reset=False))
-        return np.clip(scaled, -FARTHEST, FARTHEST)
+        return widened(np.clip(scaled, -FARTHEST, FARTHEST), self.directions_)
 
     def _n_predict(self) -> int:
         return checks.positive_int("n_predict_samples", getattr(self, "n_predict_samples", 1))
@@ -99,7 +103,9 @@ def chosen_training(estimator: Any, presets: dict[str, Any], n_rows: int, n_inpu
     """The preset's rule for N and D; options that were given win."""
     if not isinstance(estimator.preset, str) or estimator.preset not in presets:
         raise unknown_option("preset", estimator.preset, list(presets))
-    chosen = presets[estimator.preset](n_rows, n_inputs)
+    width = getattr(estimator, "state_dim", None)
+    wider = {} if width is None else {"state_dim": checks.state_dim(width, n_inputs)}
+    chosen = presets[estimator.preset](n_rows, n_inputs, **wider)
     # attributes, not get_params: a subclass may leave options out of its own signature
     options = {
         name: getattr(estimator, name, None) for name in (*WHOLE_NUMBERS, "learning_rate", "path_average", "tol")

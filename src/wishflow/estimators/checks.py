@@ -25,6 +25,16 @@ def positive_int(name: str, value: Any) -> int:
     return int(value)
 
 
+def state_dim(value: Any, n_inputs: int) -> int:
+    """The dimensions of a flow's state: the inputs, and as many more as are wanted."""
+    width = positive_int("state_dim", value)
+    if width < n_inputs:
+        raise OptionError(
+            f"state_dim={width} with {n_inputs} inputs; a state holds all of them: expected at least {n_inputs}."
+        )
+    return width
+
+
 def lags(value: Any) -> int | tuple[int, ...]:
     """A number p for the lags 1, …, p, or increasing lags that begin with 1; 1, …, p themselves become p."""
     if isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= 1:

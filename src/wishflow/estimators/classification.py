@@ -36,6 +36,7 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
         kernel="rbf",
         n_inducing=100,
         flow_time=1.0,
+        state_dim=None,
         sampling="marginal",
         time_dependent=False,
         preset="fast",
@@ -57,6 +58,7 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
         self.kernel = kernel
         self.n_inducing = n_inducing
         self.flow_time = flow_time
+        self.state_dim = state_dim
         self.sampling = sampling
         self.time_dependent = time_dependent
         self.preset = preset

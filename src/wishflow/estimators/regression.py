@@ -170,6 +170,9 @@ class FlowRegressor(ModelRegressor):
     diffusion: "wishart" (diffWGP), "gp" (diffGP), "diagonal", "none" (No noise), or a spec such as
     `wf.diffusions.Wishart(rank=5, white=0.01)`. Options that are None come from the preset, a rule of N and D alone.
     For "wishart" with shared columns it says ν as well (`fast`: 1 up to ten inputs, else ρ); a spec says its own.
+    The state of a flow has `state_dim` dimensions: the inputs, and random directions of them, so that a flow has room
+    to move what lies together apart (`fast`: three for each input, at most 12, up to ten inputs and from 600 rows on;
+    else the inputs alone, as in the paper).
     From 2000 rows on `fast` takes eight paths for each of 250 rows; a `batch_size` that is given counts rows, each with
     `n_train_samples` paths, and `path_average="log"` alone takes one path for each row.
     With `fast`, no `max_iter` and Gaussian noise, a flow that ends below the bound of the sparse GP alone becomes that
@@ -185,6 +188,7 @@ class FlowRegressor(ModelRegressor):
         likelihood="gaussian",
         n_inducing=100,
         flow_time=1.0,
+        state_dim=None,
         sampling="marginal",
         time_dependent=False,
         preset="fast",
@@ -207,6 +211,7 @@ class FlowRegressor(ModelRegressor):
         self.likelihood = likelihood
         self.n_inducing = n_inducing
         self.flow_time = flow_time
+        self.state_dim = state_dim
         self.sampling = sampling
         self.time_dependent = time_dependent
         self.preset = preset
@@ -227,14 +232,18 @@ class FlowRegressor(ModelRegressor):
 
     def mean_covariance(self, X: Any) -> np.ndarray:
         """Σ̄(x) = E_q Σ(x) at time 0 in the units of X, (N, D, D), in closed form."""
-        rate = prediction.mean_covariance(self.model_, self._scaled(X))
+        n_inputs = self.n_features_in_
+        rate = prediction.mean_covariance(self.model_, self._scaled(X))[:, :n_inputs, :n_inputs]
         return rate * self.x_scaler_.scale[:, None] * self.x_scaler_.scale[None]
 
     def flow_paths(self, X: Any, random_state: Any = 0) -> np.ndarray:
-        """One sample of the paths of the rows through the flow, in the units of X: (n_steps + 1, N, D)."""
+        """One sample of the paths of the rows through the flow, in the units of X: (n_steps + 1, N, D).
+
+        Of a state that is wider than the inputs (`state_dim`) these are the coordinates that start as inputs.
+        """
         Z = self._scaled(X)
         paths = prediction.flow_paths(self.model_, Z, checks.any_seed(random_state))
-        return self.x_scaler_.inverse(np.concatenate([Z[None], paths]))
+        return self.x_scaler_.inverse(np.concatenate([Z[None], paths])[..., : self.n_features_in_])
 
 
 def flow_spec(estimator: Any, training: specs.TrainingSpec, likelihood: specs.LikelihoodSpec) -> specs.FlowSpec:

@@ -1,4 +1,4 @@
-"""Standardisation inside the estimators: training statistics only, constant columns safe."""
+"""Standardisation and widening inside the estimators: training statistics only, constant columns safe."""
 
 from __future__ import annotations
 
@@ -49,3 +49,14 @@ class Scaler:
                 f"column {column} of {name} spans {values[:, column].min():g} to {values[:, column].max():g}, "
                 "more than a double can hold; divide it by a constant."
             )
+
+
+def random_directions(X: np.ndarray, state_dim: int, seed: int) -> np.ndarray:
+    """Directions R (D, K), K = state_dim − D, along each of which the standardised rows (N, D) have variance one."""
+    directions = np.random.default_rng(seed).normal(size=(X.shape[1], state_dim - X.shape[1]))
+    return directions / Scaler.of(X @ directions).scale
+
+
+def widened(X: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """The state (x, x R) in which a flow starts, (N, D + K)."""
+    return np.hstack([X, X @ directions])

@@ -92,7 +92,8 @@ def _shapes(estimator: Any) -> dict[str, int]:
     model = estimator.model_
     width = 1 if isinstance(estimator, FlowClassifier) else model.output.posterior.mean.shape[0]
     n_field = model.field.basis.Z.shape[0] if hasattr(model, "field") else 0
-    return {"n_inducing": model.output.basis.Z.shape[0], "n_field_inducing": n_field, "n_targets": width}
+    n_inducing, state_dim = model.output.basis.Z.shape
+    return {"n_inducing": n_inducing, "n_field_inducing": n_field, "n_targets": width, "state_dim": state_dim}
 
 
 def _names(estimator: Any) -> dict[str, Any]:
@@ -110,6 +111,7 @@ def _arrays(estimator: Any) -> dict[str, np.ndarray]:
     for part in ("x_scaler_", "y_scaler_"):
         scaler = getattr(estimator, part)
         arrays |= {f"{part}.mean": scaler.mean, f"{part}.scale": scaler.scale}
+    arrays["directions_"] = estimator.directions_
     numbers = estimator.history_.drop(columns="phase")
     arrays |= {f"history.{name}": numbers[name].to_numpy() for name in numbers}
     if hasattr(estimator, "classes_") and estimator.classes_.dtype.kind not in "OU":
@@ -120,11 +122,12 @@ def _arrays(estimator: Any) -> dict[str, np.ndarray]:
 def _template(header: dict[str, Any]) -> Any:
     """A model of the right structure: built from its specs, with shapes from the file."""
     spec, training = specs.from_json(header["spec"]), specs.from_json(header["training"])
-    shapes, n_inputs = header["shapes"], header["attributes"]["n_features_in_"]
+    shapes = header["shapes"]
+    dim = shapes.get("state_dim", header["attributes"]["n_features_in_"])  # older files have no wider states
     base = specs.SparseGPSpec(spec.kernel, spec.likelihood)
-    model: Any = sparse_gp.build(base, training, np.zeros((shapes["n_inducing"], n_inputs)), shapes["n_targets"])
+    model: Any = sparse_gp.build(base, training, np.zeros((shapes["n_inducing"], dim)), shapes["n_targets"])
     if isinstance(spec, specs.FlowSpec):
-        model = flow.build(spec, training, model, np.zeros((shapes["n_field_inducing"], n_inputs)), jax.random.key(0))
+        model = flow.build(spec, training, model, np.zeros((shapes["n_field_inducing"], dim)), jax.random.key(0))
     return jax.tree.map(np.asarray, model)
 
 
@@ -137,6 +140,7 @@ def _restore(estimator: Any, header: dict[str, Any], arrays: dict[str, np.ndarra
     estimator.spec_, estimator.training_ = specs.from_json(header["spec"]), specs.from_json(header["training"])
     for name in ("x_scaler_", "y_scaler_"):
         setattr(estimator, name, Scaler(**{f.name: arrays[f"{name}.{f.name}"] for f in dataclasses.fields(Scaler)}))
+    estimator.directions_ = arrays.get("directions_", np.zeros((len(estimator.x_scaler_.mean), 0)))
     for name in PLAIN_ATTRIBUTES:
         if name in header["attributes"]:
             setattr(estimator, name, header["attributes"][name])

@@ -45,10 +45,17 @@ def is_finished(folder: Path, cell: Cell, settings: dict[str, Any]) -> bool:
 
 
 def _same(found: dict[str, Any], expected: dict[str, Any]) -> bool:
-    """Whether settings are equal; what the rule did not know yet when a result was made had its default."""
+    """Whether settings are equal; what the rule did not know yet when a result was made had its default, and an option
+    that is None says nothing.
+    """
     known = {field.name: field.default for field in dataclasses.fields(TrainingSpec)}
     missing = {name: known[name] for name in expected["rule"] if name not in found["rule"]}
-    return {**found, "rule": {**found["rule"], **missing}} == expected
+    complete = {**found, "rule": {**found["rule"], **missing}}
+    return _as_given(complete) == _as_given(expected)
+
+
+def _as_given(settings: dict[str, Any]) -> dict[str, Any]:
+    return {**settings, "options": {name: value for name, value in settings["options"].items() if value is not None}}
 
 
 def read_results(folder: Path, preset: str) -> Results:
