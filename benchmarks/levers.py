@@ -27,7 +27,7 @@ LEVERS: dict[str, tuple[str, ...]] = {
     "independent columns of J": ("columns",),
     "Student-t likelihood": ("likelihood",),
     "kernel": ("kernel",),
-    "wider states": ("state_dim",),
+    "wider states": ("state_dim", "dof"),
     "several output layers": ("n_layers",),
 }
 MORE_PATHS = "log_density_of_more_paths"

@@ -274,7 +274,8 @@ def first_use_table() -> str:
         "import": "`import wishflow`",
         "regressor": "… and `wishflow.FlowRegressor`",
         "cold": "fit, no cache",
-        "warm": "fit, from a warm cache",
+        "warm": "fit, from a warm cache of JAX",
+        "whole": "fit, from a warm cache of whole programs",
     }
     limits = {key: f"{limit:g}" for key, limit in result["limits"].items()}
     rows = {key: {"seconds": f"{s:.3g}", "limit": limits.get(key, "")} for key, s in result["median"].items()}

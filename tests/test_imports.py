@@ -20,6 +20,8 @@ ROOT = "wishflow"
 LAYERS = (
     "deferred",
     "errors",
+    "atomic",
+    "programs",
     "runtime",
     "specs",
     "presets",

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from .atomic import write_bytes_atomic
 from .errors import OptionError
-from .files import write_bytes_atomic
 
 if TYPE_CHECKING:
     from rich.console import Console

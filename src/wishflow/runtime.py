@@ -21,6 +21,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array
 
 from .errors import PrecisionError
+from .programs import StoredPrograms
 
 # On a GPU most of a compilation goes into trials of ways to multiply matrices. Without Triton's ways there are far
 # fewer; steps may be slower, by less than a fit of a few thousand of them saves (docs/performance.md).
@@ -92,6 +93,10 @@ def _are_known(options: dict[str, Any]) -> bool:
     return True
 
 
+# Where whole programs are kept, for users who ask for it.
+_kept: list[StoredPrograms] = []
+
+
 def compiled(function: Callable) -> Callable:
     """`eqx.filter_jit` with our compiler options, looked up at the first call: importing starts no backend."""
 
@@ -101,13 +106,17 @@ def compiled(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return program()(*args, **kwargs)
+        stored = _kept[-1].find(function, (args, kwargs), compiler_options()) if _kept else None
+        return program()(*args, **kwargs) if stored is None else stored()
 
     return call
 
 
-def enable_compilation_cache(folder: str | Path | None = None) -> Path:
+def enable_compilation_cache(folder: str | Path | None = None, *, whole_programs: bool = False) -> Path:
     """Keep compiled programs on disk, for users who ask for it; returns the folder.
+
+    With `whole_programs` a later process need not even trace them. That is for who uses this package as it is: a
+    function of it that is replaced at run time would not be seen.
 
     The default folder is the one that JAX_COMPILATION_CACHE_DIR names, or else `wishflow/jax` in the user's cache
     folder. This is the one function that changes a process-wide setting of JAX, and only a user, the command line, the
@@ -124,4 +133,5 @@ def enable_compilation_cache(folder: str | Path | None = None) -> Path:
     jax.config.update("jax_compilation_cache_dir", str(path))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+    _kept[:] = [StoredPrograms(path / "wishflow")] if whole_programs else []
     return path

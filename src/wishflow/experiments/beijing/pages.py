@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 import wishflow as wf
 
 from ... import report
-from ...files import write_bytes_atomic
+from ...atomic import write_bytes_atomic
 from ..provenance import sources
 from . import figures, published, tables
 from .jobs import SILENT_OPTIONS, Job, label_of

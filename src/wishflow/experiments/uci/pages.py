@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import report
-from ...files import write_bytes_atomic
+from ...atomic import write_bytes_atomic
 from ..provenance import sources
 from . import figures, paper, tables
 from .results import Results, read_results
