@@ -30,7 +30,7 @@ SET_ASIDE: dict[str, dict[str, Any]] = {"breast_cancer": {"test_size": 0.3}, "di
 RULES = {
     "labels": presets.fast_class_preset,
     "numbers": lambda n, d: dataclasses.replace(
-        presets.fast_preset(n, d), path_average="log", n_train_samples=1, dof=None
+        presets.fast_preset(n, d, d), path_average="log", n_train_samples=1, dof=None
     ),
 }
 

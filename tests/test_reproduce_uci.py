@@ -26,7 +26,7 @@ from wishflow.experiments.selection import chosen
 from wishflow.experiments.uci import figures, pages, paper, reproduce, tables, training
 from wishflow.experiments.uci.results import SCORES, cell_path, is_finished, read_result, read_results
 from wishflow.experiments.uci.suite import DATA, MODELS, Cell, cells
-from wishflow.files import write_json_atomic
+from wishflow.files import plain, write_json_atomic
 
 N_SPLITS = 20
 SETTINGS = {"preset": "fast", "n_splits": N_SPLITS}
@@ -173,6 +173,24 @@ def test_other_settings_are_another_result(tmp_path, runs, monkeypatch):
     rule = presets.fast_preset
     monkeypatch.setitem(presets.PRESETS, "fast", lambda n, d: dataclasses.replace(rule(n, d), sgp_iter=7))
     assert not is_finished(tmp_path, SOME[0], SOME[0].settings(50, 2))
+
+
+def test_a_result_stands_for_what_it_did_not_know_yet(tmp_path):
+    """An option that came later and is None says nothing; one that says something, or another rule, is another result."""
+    cell = Cell("concrete", "diffwgp5")
+    settings = cell.settings(1030, 8)
+    assert settings["options"]["state_dim"] is None and settings["rule"]["state_dim"] == 12
+    older = {"options": dict(settings["options"]), "rule": dict(settings["rule"])}
+    del older["options"]["state_dim"]
+
+    def is_found(**changes):
+        write_cell(tmp_path, cell.data, cell.model, settings=plain({**settings, **older, **changes}))
+        return is_finished(tmp_path, cell, settings)
+
+    assert is_found()
+    assert not is_found(options={**settings["options"], "state_dim": 5})
+    del older["rule"]["state_dim"]  # made with the inputs as the state
+    assert not is_found()
 
 
 def test_a_cell_that_fails_leaves_the_others_alone(tmp_path, runs, capsys):

@@ -5,7 +5,7 @@ left. A program is found again by all that it is made from: the function and the
 machine, compiler options, settings of JAX, and the arguments but for the numbers in their arrays. Where that cannot be
 told (classes of a user, functions without a name) there is no key, and the program is traced as usual.
 
-Files are pickles, as trustworthy as the folder they lie in, which is the user's own.
+Files are pickles, as trustworthy as the folder they lie in; those of other users are not read.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pickletools
 import platform
 import secrets
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,12 +34,17 @@ from .atomic import write_bytes_atomic
 # Code that the key knows, by content or by version.
 KNOWN_CODE = ("wishflow", "jax", "jaxlib", "equinox", "optax", "numpy", "builtins", "copyreg", "_codecs")
 VERSIONS = ("jax", "jaxlib", "equinox", "optax", "numpy")
-# Settings of JAX that change what is traced; those of a context count.
-SETTINGS = (
-    *("jax_enable_x64", "jax_default_matmul_precision", "jax_default_prng_impl", "jax_threefry_partitionable"),
-    *("jax_numpy_dtype_promotion", "jax_numpy_rank_promotion", "jax_debug_nans", "jax_debug_infs", "jax_disable_jit"),
+PACKAGE = Path(__file__).parent
+# Settings of JAX, by a part of their name, that change no program; all others are in the key.
+HARMLESS = (
+    *("cache", "log", "traceback", "dump", "pprint", "guard", "captured", "url", "regex", "proxy", "topology"),
+    *("cross_host", "distributed", "preemption", "share_binary", "leaked_clients", "recoverability"),
 )
+# With one of these JAX is to look into programs; with a device of its own it is another machine.
+UNUSUAL = ("jax_disable_jit", "jax_debug_nans", "jax_debug_infs", "jax_default_device")
 LOADED = "/wishflow/program_load_duration"
+# Code that was changed since may not be the one that was imported.
+IMPORTED = time.time()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,11 +97,11 @@ class StoredPrograms:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.ready: dict[Any, Program] = {}
+        self.ready: dict[Any, Program | None] = {}
 
     def find(self, function: Callable, given: Any, options: dict[str, Any]) -> Callable[[], Any] | None:
         """A call of the program for these arguments: at hand, from its file, or made now; None where it has no key."""
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(given)):
+        if any(getattr(jax.config, name, None) for name in UNUSUAL) or not _are_here(given):
             return None
         arguments = Arguments.of(given)
         kind = arguments.kind
@@ -103,13 +109,23 @@ class StoredPrograms:
             return None
         known = (function, kind, settings())
         if known not in self.ready:
-            name = key(function, arguments, options)
-            if name is None:
-                return None
-            program = load(self.folder / name)
-            self.ready[known] = make(self.folder / name, function, arguments, options) if program is None else program
+            self.ready[known] = self._loaded_or_made(function, arguments, options)
         program = self.ready[known]
-        return lambda: program(arguments.arrays)
+        return None if program is None else lambda: program(arguments.arrays)
+
+    def _loaded_or_made(self, function: Callable, arguments: Arguments, options: dict[str, Any]) -> Program | None:
+        name = key(function, arguments, options)
+        if name is None:
+            return None
+        program = load(self.folder / name)
+        return make(self.folder / name, function, arguments, options) if program is None else program
+
+
+def _are_here(given: Any) -> bool:
+    """Whether all arrays have their numbers (under `jit` they have none), and have them on the first device."""
+    here = {jax.local_devices()[0]}
+    arrays = [leaf for leaf in jax.tree.leaves(given) if isinstance(leaf, jax.Array)]
+    return all(not isinstance(array, jax.core.Tracer) and array.devices() == here for array in arrays)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,13 +141,21 @@ class Program:
 
 def settings() -> tuple[Any, ...]:
     """What JAX is set to, contexts included."""
-    return tuple(getattr(jax.config, name, None) for name in SETTINGS)
+    return tuple(getattr(jax.config, name, None) for name in _names_of_settings())
+
+
+@functools.cache
+def _names_of_settings() -> tuple[str, ...]:
+    return tuple(name for name in sorted(jax.config.values) if not any(part in name for part in HARMLESS))
 
 
 def key(function: Callable, arguments: Arguments, options: dict[str, Any]) -> str | None:
-    """The name of a program's file; None where the arguments hold code that is not known here."""
+    """The name of a program's file; None where function or arguments hold code that is not known here."""
+    is_plain = function.__module__.startswith("wishflow.") and not (function.__closure__ or function.__defaults__)
+    if not is_plain or not _is_known(arguments) or not is_as_imported():
+        return None
     described = repr(arguments.kind)
-    if not function.__module__.startswith("wishflow.") or " at 0x" in described or not _is_known(arguments):
+    if " at 0x" in described:
         return None
     text = repr((function.__module__, function.__qualname__, described, sorted(options.items()), settings()))
     return hashlib.sha256((text + surroundings()).encode()).hexdigest() + ".program"
@@ -141,21 +165,28 @@ def _is_known(arguments: Arguments) -> bool:
     """Whether all classes and functions in the arguments are of packages whose code the key knows."""
     leafless = jax.tree.unflatten(arguments.tree, [0] * len(arguments.arrays))
     try:
-        operations = list(pickletools.genops(pickle.dumps((leafless, arguments.rest), protocol=2)))
-    except (AttributeError, TypeError, pickle.PicklingError):
+        pickled = pickle.dumps((leafless, arguments.rest), protocol=2, fix_imports=False)
+        operations = list(pickletools.genops(pickled))
+    except Exception:  # whatever a class of a user raises: it is not known
         return False
     modules = {str(value).split()[0] for operation, value, _ in operations if operation.name == "GLOBAL"}
     return all(module.split(".")[0] in KNOWN_CODE for module in modules)
+
+
+def is_as_imported() -> bool:
+    """Whether the files of the package are those that this process runs, as far as their dates tell."""
+    dates = [path.stat().st_mtime for path in PACKAGE.rglob("*.py")]
+    return bool(dates) and max(dates) < IMPORTED
 
 
 @functools.cache
 def surroundings() -> str:
     """Everything about this process that a program depends on: the package's code, versions, machine, device."""
     code = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        code.update(path.read_bytes())
+    for path in sorted(PACKAGE.rglob("*.py")):
+        code.update(str(path.relative_to(PACKAGE)).encode() + path.read_bytes())
     versions = [importlib.metadata.version(name) for name in VERSIONS]
-    device = jax.devices()[0]
+    device = jax.local_devices()[0]
     machine = [platform.machine(), platform.python_version(), _features(), str(os.cpu_count())]
     flags = [os.environ.get("XLA_FLAGS", ""), device.device_kind, str(device.client.platform_version)]
     return repr((code.hexdigest(), versions, machine, flags, jax.device_count()))
@@ -171,7 +202,7 @@ def _features() -> str:
 
 
 def make(path: Path, function: Callable, arguments: Arguments, options: dict[str, Any]) -> Program:
-    """Trace, compile and, where JAX can, write the program to its file."""
+    """Trace, compile and, where that is possible, write the program to its file."""
     found: list[Arguments] = []
 
     def of_arrays(*arrays: Any) -> list[Any]:
@@ -179,7 +210,8 @@ def make(path: Path, function: Callable, arguments: Arguments, options: dict[str
         found.append(Arguments.of(function(*args, **kwargs)))
         return found[-1].arrays
 
-    # A program that came from JAX's own cache cannot be written again; by a name of its own it is in none.
+    # A program that came from JAX's own cache is written without its machine code, and nothing tells. By a name of its
+    # own it is in no cache.
     of_arrays.__name__ = f"{function.__name__}_{secrets.token_hex(4)}"
     executable = jax.jit(of_arrays, compiler_options=options).lower(*arguments.arrays).compile()
     results = dataclasses.replace(found[-1], arrays=[])
@@ -187,10 +219,16 @@ def make(path: Path, function: Callable, arguments: Arguments, options: dict[str
     try:
         code = serialize_executable.serialize(executable)[0]
         stored = pickle.dumps((code, len(arguments.arrays), skeleton, results.rest, results.key_types))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes_atomic(path, stored)
-    except (AttributeError, NotImplementedError, OSError, TypeError, ValueError, pickle.PicklingError):
-        pass  # it serves this process all the same
+        if is_as_imported():
+            write_bytes_atomic(path, stored)
+    except Exception as error:  # it serves this process all the same
+        warnings.warn(
+            f"the program {function.__name__!r} cannot be kept in {str(path.parent)!r} "
+            f"({type(error).__name__}: {error}) and will be compiled again by the next process; "
+            "is there room, and may this user write there?",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     return Program(executable, results)
 
 
@@ -201,16 +239,16 @@ def connect_lapack() -> None:
 
 
 def load(path: Path) -> Program | None:
-    """The program in a file; None where there is none, or none that this JAX can read."""
+    """The program in a file of this user; None where there is none, or none that this JAX can read."""
     started = time.perf_counter()
     try:
+        if hasattr(os, "getuid") and path.stat().st_uid != os.getuid():
+            return None
         code, n_arrays, skeleton, rest, key_types = pickle.loads(path.read_bytes())
         connect_lapack()
         trees = jax.tree.structure(((0,) * n_arrays, {})), jax.tree.structure([0] * len(key_types))
-        executable = serialize_executable.deserialize_and_load(code, *trees, execution_devices=jax.devices()[:1])
-    except FileNotFoundError:
-        return None
-    except Exception:  # a file of any content: what cannot be read is made anew
+        executable = serialize_executable.deserialize_and_load(code, *trees, execution_devices=jax.local_devices()[:1])
+    except Exception:  # no file, or one of any content: what cannot be read is made anew
         return None
     jax.monitoring.record_event_duration_secs(LOADED, time.perf_counter() - started)
     return Program(executable, Arguments([], jax.tree.structure(skeleton), rest, key_types))

@@ -116,7 +116,8 @@ def enable_compilation_cache(folder: str | Path | None = None, *, whole_programs
     """Keep compiled programs on disk, for users who ask for it; returns the folder.
 
     With `whole_programs` a later process need not even trace them. That is for who uses this package as it is: a
-    function of it that is replaced at run time would not be seen.
+    function or a constant of it that is replaced at run time would not be seen. The files are pickles: the folder
+    should be one that nobody else can write to.
 
     The default folder is the one that JAX_COMPILATION_CACHE_DIR names, or else `wishflow/jax` in the user's cache
     folder. This is the one function that changes a process-wide setting of JAX, and only a user, the command line, the
@@ -133,5 +134,7 @@ def enable_compilation_cache(folder: str | Path | None = None, *, whole_programs
     jax.config.update("jax_compilation_cache_dir", str(path))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+    if whole_programs:
+        (path / "wishflow").mkdir(exist_ok=True)
     _kept[:] = [StoredPrograms(path / "wishflow")] if whole_programs else []
     return path

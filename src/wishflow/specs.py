@@ -108,6 +108,12 @@ class Product(KernelSpec):
     parts: tuple[KernelSpec, ...] = ()
 
 
+def names_dims(kernel: Any) -> bool:
+    """Whether a kernel, or a part of it, is one of inputs that it names."""
+    parts = kernel.parts if isinstance(kernel, Sum | Product) else ()
+    return getattr(kernel, "active_dims", None) is not None or any(map(names_dims, parts))
+
+
 def _flatten(kind: type, *terms: KernelSpec) -> tuple[KernelSpec, ...]:
     return tuple(part for term in terms for part in (term.parts if isinstance(term, kind) else (term,)))  # type: ignore[attr-defined]
 

@@ -1,11 +1,14 @@
 """`state_dim`: flows whose state is the inputs and random directions of them."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import wishflow as wf
 from wishflow import presets
-from wishflow.errors import OptionError
+from wishflow.errors import ModelFileError, OptionError
+from wishflow.estimators import many
 from wishflow.estimators.scaling import Scaler, random_directions, widened
 from wishflow.files import read_model, write_model
 
@@ -62,6 +65,7 @@ def test_the_rule(n_rows, n_inputs, expected):
     assert presets.paper_preset(n_rows, n_inputs).state_dim is None
     width = n_inputs if expected is None else expected
     assert rule.field_lengthscale == rule.output_lengthscale == width**0.5
+    assert presets.fast_class_preset(n_rows, n_inputs).field_lengthscale == n_inputs**0.5
     # A given width wins, and lengthscales follow it.
     given = presets.fast_preset(n_rows, n_inputs, state_dim=16)
     assert given.state_dim == 16 and given.field_lengthscale == 4.0 and given.dof == rule.dof
@@ -118,3 +122,82 @@ def test_files_from_before_there_were_wider_states(data, tmp_path):
     del header["training"]["state_dim"]
     write_model(tmp_path / "old.safetensors", header, arrays)
     np.testing.assert_array_equal(wf.load(tmp_path / "old.safetensors").predict(data[0]), fitted.predict(data[0]))
+
+
+# --- the rule as it is -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """The rule for 600 rows with hardly any steps: what it decides, not how good it is."""
+    rule = presets.fast_preset
+    few = {"max_iter": 4, "kl_warmup": 2, "sgp_iter": 40, "warm_iter": 5, "learning_rate": 0.3}
+    monkeypatch.setitem(presets.PRESETS, "fast", lambda *n, **w: dataclasses.replace(rule(*n, **w), **few))
+
+
+def smooth(n):
+    X = np.random.default_rng(5).normal(size=(n, 2))
+    return X, np.sin(X[:, 0]) + 0.5 * X[:, 1]
+
+
+def test_a_gp_that_is_kept_is_that_of_the_inputs(quick, tmp_path):
+    """Steps far too long for data without noise: the flow loses, and what is kept is `SparseGPRegressor`'s."""
+    X, y = smooth(600)
+    options = {"n_inducing": 20, "random_state": 0}
+    kept, gp = wf.FlowRegressor(**options).fit(X, y), wf.SparseGPRegressor(**options).fit(X, y)
+    assert kept.training_.state_dim == 6 and "was kept" in kept.status_
+    assert kept.directions_.shape == (2, 0)
+    np.testing.assert_allclose(kept.predict(X), gp.predict(X), atol=1e-8)
+    kept.save(tmp_path / "kept.safetensors")
+    np.testing.assert_array_equal(wf.load(tmp_path / "kept.safetensors").predict(X), kept.predict(X))
+
+
+def test_folds_on_both_sides_of_the_limit_are_fitted_together(quick):
+    """Of 666 rows some folds of ten have 599 and some 600."""
+    X, y = smooth(600)
+    options = {"n_inducing": 8, "random_state": 0, "max_iter": 3}
+    data = [(X[:n], y[:n]) for n in (599, 600)]
+    fitted = wf.fit_many([wf.FlowRegressor(**options) for _ in data], data)
+    for model, (X, y) in zip(fitted, data, strict=True):
+        alone = wf.FlowRegressor(**options).fit(X, y)
+        assert model.directions_.shape[1] == (4 if len(X) == 600 else 0)
+        np.testing.assert_allclose(model.predict(X[:5]), alone.predict(X[:5]), rtol=1e-10)
+
+
+def test_on_an_accelerator_a_group_has_one_rule(monkeypatch):
+    monkeypatch.setattr(many, "on_accelerator", lambda: True)
+    asked = []
+
+    def stop(problems, callbacks):
+        asked.extend((problem.X.shape[1], problem.training) for problem in problems)
+        raise InterruptedError
+
+    monkeypatch.setattr(many, "train", stop)
+    X, y = smooth(600)
+    with pytest.raises(InterruptedError):
+        wf.fit_many([wf.FlowRegressor() for _ in range(2)], [(X[:n], y[:n]) for n in (599, 600)])
+    assert asked[0] == asked[1] and asked[0][0] == 2
+
+
+@pytest.mark.parametrize(
+    "kernel", [wf.kernels.RBF(active_dims=(1,)), wf.kernels.RBF() + wf.kernels.Linear(active_dims=(0,))]
+)
+def test_a_kernel_that_names_inputs_means_inputs(kernel):
+    assert wf.FlowRegressor(kernel=kernel)._training(700, 2).state_dim == 2
+    assert wf.FlowRegressor(kernel=kernel, state_dim=4)._training(700, 2).state_dim == 4
+    assert wf.FlowRegressor(kernel=wf.kernels.RBF() + wf.kernels.Linear())._training(700, 2).state_dim == 6
+    with pytest.raises(OptionError, match=r"active_dims=.* given for 2 inputs"):
+        wf.FlowRegressor(kernel=wf.kernels.RBF(active_dims=(3,))).fit(*smooth(600))
+
+
+def test_a_file_whose_directions_do_not_fit_is_refused(wide, tmp_path):
+    wide.save(tmp_path / "wide.safetensors")
+    header, arrays = read_model(tmp_path / "wide.safetensors")
+    arrays["directions_"] = arrays["directions_"][:, :1]
+    write_model(tmp_path / "wrong.safetensors", header, arrays)
+    with pytest.raises(ModelFileError, match=r"directions of shape \(2, 1\); expected \(2, 3\)"):
+        wf.load(tmp_path / "wrong.safetensors")
+    del arrays["directions_"]
+    write_model(tmp_path / "without.safetensors", header, arrays)
+    with pytest.raises(ModelFileError, match="directions_"):
+        wf.load(tmp_path / "without.safetensors")

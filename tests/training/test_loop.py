@@ -11,10 +11,11 @@ import pytest
 
 import wishflow as wf
 from wishflow import presets, specs
-from wishflow.callbacks import Callback, EarlyStop
+from wishflow.callbacks import Callback, ChunkEvent, EarlyStop
 from wishflow.initialise import inducing_points, padded_batch, size_class
 from wishflow.runtime import computing
-from wishflow.training import Problem, chunk, train
+from wishflow.training import Problem, chunk, collapsed, loop, train
+from wishflow.training.loop import CatchingUp
 from wishflow.training.steps import RowSteps, next_rows, shuffled
 
 SMALL = dataclasses.replace(
@@ -97,6 +98,46 @@ def test_a_flow_above_the_sparse_gp_stays():
     assert kept.status == flow.status == "reached max_iter"
     for x, y in zip(leaves(kept), leaves(flow), strict=True):
         np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize(
+    ("end", "bounds", "stops"),
+    [
+        (-200.0, [-300.0, -290.0, -289.0], [False, False, True]),  # 120 at twice the first pace, 10 at the second
+        (0.0, [-300.0, -100.0], [False, False]),  # at that pace it is there after half of the rest
+        (0.0, [-300.0, -310.0], [False, True]),  # it can fall
+        (-280.0, [-300.0, -281.0, -280.9], [False, False, False]),  # near: L-BFGS may wake up
+        (-400.0, [-300.0, -299.0], [False, False]),  # it is above
+        (np.nan, [-300.0, -300.0], [False, False]),  # nothing to compare with
+    ],
+)
+def test_a_sparse_gp_is_given_up_where_it_cannot_catch_up(end, bounds, stops):
+    """400 steps in chunks of 50, for 200 rows; another model's chunks in between are its own."""
+    watch = CatchingUp({0: -1e9, 3: end}, {0: 200, 3: 200})
+    found = []
+    for i, bound in enumerate(bounds):
+        assert not watch.on_chunk(ChunkEvent("fit", 50 * (i + 1), 400, {"bound": np.array([bound])}, 0.0, 0))
+        event = ChunkEvent("fit", 50 * (i + 1), 400, {"bound": np.array([np.nan, bound])}, 0.0, 3)
+        found.append(bool(watch.on_chunk(event)))
+    assert found == stops
+
+
+def test_a_flow_far_above_does_not_wait_for_the_sparse_gp(monkeypatch):
+    """What is kept is the same; the GP's fit ends early."""
+    lengths = []
+    run = loop._RowsRun.run
+
+    def spied(self):
+        trained = run(self)
+        lengths.append((type(self.spec).__name__, trained[0].n_iter))
+        return trained
+
+    monkeypatch.setattr(loop._RowsRun, "run", spied)
+    monkeypatch.setattr(loop._RowsRun, "_last_bound", lambda self, i: 1e6)
+    many = dataclasses.replace(SMALL, sgp_iter=400, falls_back=True)
+    (kept,) = train([problem(training=many)])
+    assert kept.status == "reached max_iter"
+    assert dict(lengths)["SparseGPSpec"] == 2 * collapsed.CHUNK
 
 
 class Impatient(Callback):

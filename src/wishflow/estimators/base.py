@@ -30,8 +30,8 @@ class ModelEstimator(BaseEstimator, abc.ABC):
     # --- what a subclass fills in ---
 
     @abc.abstractmethod
-    def _prepare(self, X: Any, y: Any) -> Problem:
-        """Check X and y and say what is to be trained."""
+    def _prepare(self, X: Any, y: Any, n_rows: int | None = None) -> Problem:
+        """Check X and y and say what is to be trained; `n_rows` is what the preset's rule is asked for (None: N)."""
 
     @abc.abstractmethod
     def _model_spec(self, training: specs.TrainingSpec, likelihood: specs.LikelihoodSpec) -> Any:
@@ -39,12 +39,14 @@ class ModelEstimator(BaseEstimator, abc.ABC):
 
     # --- fitting ---
 
-    def _problem(self, X: np.ndarray, y: np.ndarray, likelihood: specs.LikelihoodSpec) -> Problem:
+    def _problem(
+        self, X: np.ndarray, y: np.ndarray, likelihood: specs.LikelihoodSpec, n_rows: int | None = None
+    ) -> Problem:
         """Check the options, scale, and say what is to be trained."""
         checks.verbosity(self.verbose)
         self._n_predict()
         n_inducing = checks.positive_int("n_inducing", self.n_inducing)
-        self.training_ = self._training(len(X), X.shape[1])
+        self.training_ = self._training(len(X) if n_rows is None else n_rows, X.shape[1])
         self.spec_ = self._model_spec(self.training_, likelihood)
         self.seed_ = checks.fixed_seed(self.random_state)
         is_scaled = isinstance(likelihood, specs.Gaussian | specs.StudentT)
@@ -55,7 +57,7 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         n_inputs, state_dim = X.shape[1], self.training_.state_dim
         self.directions_ = random_directions(X, n_inputs if state_dim is None else state_dim, self.seed_)
         X = widened(X, self.directions_)
-        return Problem(self.spec_, self.training_, X, y, n_inducing, self.seed_, schedule)
+        return Problem(self.spec_, self.training_, X, y, n_inducing, self.seed_, schedule, n_inputs)
 
     def _training(self, n_rows: int, n_inputs: int) -> specs.TrainingSpec:
         return chosen_training(self, presets.PRESETS, n_rows, n_inputs)
@@ -64,6 +66,8 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         """Keep what training gave."""
         self.model_, self.history_, self.n_iter_ = trained.model, trained.history, trained.n_iter
         self.status_, self.spec_ = trained.status, trained.spec
+        # A sparse GP that was kept instead of a flow is one of the inputs.
+        self.directions_ = self.directions_[:, : self.model_.output.basis.Z.shape[1] - len(self.directions_)]
 
     def _run(self, problem: Problem) -> None:
         with computing():
@@ -104,6 +108,8 @@ def chosen_training(estimator: Any, presets: dict[str, Any], n_rows: int, n_inpu
     if not isinstance(estimator.preset, str) or estimator.preset not in presets:
         raise unknown_option("preset", estimator.preset, list(presets))
     width = getattr(estimator, "state_dim", None)
+    if width is None and hasattr(estimator, "state_dim") and specs.names_dims(estimator.kernel):
+        width = n_inputs  # who picks inputs for a kernel means those that there are
     wider = {} if width is None else {"state_dim": checks.state_dim(width, n_inputs)}
     chosen = presets[estimator.preset](n_rows, n_inputs, **wider)
     # attributes, not get_params: a subclass may leave options out of its own signature

@@ -25,7 +25,8 @@ LENGTHSCALE_FACTOR = 2.0
 class FlowClassifier(ClassifierMixin, ModelEstimator):
     """Inputs flow through a stochastic differential equation before a sparse GP classifies.
 
-    The options are those of `FlowRegressor`. Probabilities are means over sample paths and over the posterior of g.
+    The options are those of `FlowRegressor`; states are the inputs unless `state_dim` says otherwise. Probabilities
+    are means over sample paths and over the posterior of g.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
         self._run(self._prepare(X, y))
         return self
 
-    def _prepare(self, X: Any, y: Any) -> Problem:
+    def _prepare(self, X: Any, y: Any, n_rows: int | None = None) -> Problem:
         X, y = checks.table(self, X, y, ensure_min_samples=2)
         check_classification_targets(y)
         self.classes_, labels = np.unique(column_or_1d(y, warn=True), return_inverse=True)
@@ -98,7 +99,7 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
             )
         n_classes = len(self.classes_)
         likelihood = specs.Bernoulli() if n_classes == 2 else specs.Categorical(n_classes)
-        return self._problem(X, labels[:, None].astype(float), likelihood)
+        return self._problem(X, labels[:, None].astype(float), likelihood, n_rows)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities, (N, C), in the order of `classes_`."""

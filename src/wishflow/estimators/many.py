@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import DataError
-from ..runtime import computing
+from ..runtime import computing, on_accelerator
 from ..training import train
 from .base import ModelEstimator
 
@@ -24,7 +24,9 @@ def fit_many(
         raise DataError(f"{len(estimators)} estimators and {len(data)} data sets were given; pass one (X, y) for each.")
     if not estimators:
         return []
-    problems = [estimator._prepare(X, y) for estimator, (X, y) in zip(estimators, data, strict=True)]
+    # Those that are trained together have one rule, that of the first: folds may differ by a row.
+    n_rows = len(data[0][0]) if on_accelerator() else None
+    problems = [estimator._prepare(X, y, n_rows) for estimator, (X, y) in zip(estimators, data, strict=True)]
     _check_alike(problems)
     with computing():
         trained = train(problems, callbacks)
@@ -36,7 +38,7 @@ def fit_many(
 def _check_alike(problems: list) -> None:
     first = problems[0]
     for i, problem in enumerate(problems):
-        if (problem.spec, problem.X.shape[1], problem.y.shape[1]) != (first.spec, first.X.shape[1], first.y.shape[1]):
+        if (problem.spec, problem.n_inputs, problem.y.shape[1]) != (first.spec, first.n_inputs, first.y.shape[1]):
             raise DataError(
                 f"problem {i} differs from problem 0 in its model or its number of columns; fit_many trains models of "
                 "equal shape: fit the others in calls of their own."

@@ -26,7 +26,7 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         self._run(self._prepare(X, y))
         return self
 
-    def _prepare(self, X: Any, y: Any) -> Problem:
+    def _prepare(self, X: Any, y: Any, n_rows: int | None = None) -> Problem:
         X, y = checks.table(self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2)
         y = checks.numbers_of(y)
         self.is_multi_output_ = y.ndim == 2
@@ -35,7 +35,7 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
             raise OptionError(f"likelihood={self.likelihood!r} is for classes; use FlowClassifier for labels.")
         y = y if y.ndim == 2 else y[:, None]
         likelihoods.build(likelihood, y.shape[1]).validate(y)
-        return self._problem(X, y, likelihood)
+        return self._problem(X, y, likelihood, n_rows)
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         """(N, P, …) as it is for several targets, (N, …) for one."""
@@ -172,7 +172,7 @@ class FlowRegressor(ModelRegressor):
     For "wishart" with shared columns it says ν as well (`fast`: 1 up to ten inputs, else ρ); a spec says its own.
     The state of a flow has `state_dim` dimensions: the inputs, and random directions of them, so that a flow has room
     to move what lies together apart (`fast`: three for each input, at most 12, up to ten inputs and from 600 rows on;
-    else the inputs alone, as in the paper).
+    else the inputs alone, as in the paper, and where a kernel names `active_dims`).
     From 2000 rows on `fast` takes eight paths for each of 250 rows; a `batch_size` that is given counts rows, each with
     `n_train_samples` paths, and `path_average="log"` alone takes one path for each row.
     With `fast`, no `max_iter` and Gaussian noise, a flow that ends below the bound of the sparse GP alone becomes that
@@ -231,7 +231,10 @@ class FlowRegressor(ModelRegressor):
         return flow_spec(self, training, likelihood)
 
     def mean_covariance(self, X: Any) -> np.ndarray:
-        """Σ̄(x) = E_q Σ(x) at time 0 in the units of X, (N, D, D), in closed form."""
+        """Σ̄(x) = E_q Σ(x) at time 0 in the units of X, (N, D, D), in closed form.
+
+        Of a state that is wider than the inputs (`state_dim`) it is the block of the inputs.
+        """
         n_inputs = self.n_features_in_
         rate = prediction.mean_covariance(self.model_, self._scaled(X))[:, :n_inputs, :n_inputs]
         return rate * self.x_scaler_.scale[:, None] * self.x_scaler_.scale[None]

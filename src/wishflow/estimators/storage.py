@@ -140,13 +140,26 @@ def _restore(estimator: Any, header: dict[str, Any], arrays: dict[str, np.ndarra
     estimator.spec_, estimator.training_ = specs.from_json(header["spec"]), specs.from_json(header["training"])
     for name in ("x_scaler_", "y_scaler_"):
         setattr(estimator, name, Scaler(**{f.name: arrays[f"{name}.{f.name}"] for f in dataclasses.fields(Scaler)}))
-    estimator.directions_ = arrays.get("directions_", np.zeros((len(estimator.x_scaler_.mean), 0)))
+    estimator.directions_ = _directions(header, arrays, len(estimator.x_scaler_.mean))
     for name in PLAIN_ATTRIBUTES:
         if name in header["attributes"]:
             setattr(estimator, name, header["attributes"][name])
     _restore_names(estimator, header["names"], arrays)
     history = {"phase": header["history_phases"], **part("history.")}
     estimator.history_ = pd.DataFrame({name: history[name] for name in header["history_columns"]})
+
+
+def _directions(header: dict[str, Any], arrays: dict[str, np.ndarray], n_inputs: int) -> np.ndarray:
+    """What widens the state; none in files from before there was such a thing."""
+    if "state_dim" not in header["shapes"]:
+        return np.zeros((n_inputs, 0))
+    directions, expected = arrays["directions_"], (n_inputs, header["shapes"]["state_dim"] - n_inputs)
+    if directions.shape != expected:
+        raise ModelFileError(
+            f"the file has directions of shape {directions.shape}; expected {expected}: it was changed after it was "
+            "written; save the model again."
+        )
+    return directions
 
 
 def _restore_names(estimator: Any, names: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:

@@ -22,7 +22,7 @@ import pandas as pd
 from jaxtyping import PyTree
 
 from .. import linalg
-from ..callbacks import CallbackList, ChunkEvent
+from ..callbacks import Callback, CallbackList, ChunkEvent
 from ..errors import FactorisationError
 from ..fields.dynamic import Layout
 from ..inducing import kernel_matrix_on_host
@@ -45,11 +45,17 @@ LATENT_SHARE = 16
 STOPPED = "stopped by a callback"
 # Variance of the field of a flow that is at rest.
 AT_REST = 1e-12
+# A sparse GP that is to catch up with a flow is given up where twice its present pace would not do, and where more than
+# this many nats per row are missing.
+HOPE = 2.0
+NEAR = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A model to train on scaled data."""
+    """A model to train on scaled data; a state may be wider than the inputs, which are its first `n_inputs` columns
+    (None: all).
+    """
 
     spec: SparseGPSpec | FlowSpec
     training: TrainingSpec
@@ -58,6 +64,7 @@ class Problem:
     n_inducing: int
     seed: int
     learning_rate: float | Callable | None = None
+    n_inputs: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,6 +246,27 @@ def _history(records: list[dict[str, Any]]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
+class CatchingUp(Callback):
+    """Stops a model that will not end above the bound it is to beat (by its index; `rows` are those of its data).
+
+    L-BFGS gains less and less, so what is left of the steps brings hardly more than as many times its last gain.
+    """
+
+    def __init__(self, ends: dict[int, float], rows: dict[int, int]) -> None:
+        self.ends, self.rows = ends, rows
+        self.before: dict[int, tuple[int, float]] = {}
+
+    def on_chunk(self, event: ChunkEvent) -> bool:
+        bound = float(event.records["bound"][-1])
+        step, last = self.before.get(event.model_index, (event.step, -np.inf))
+        self.before[event.model_index] = event.step, bound
+        if event.step == step or not np.isfinite(self.ends[event.model_index]):
+            return False
+        pace = max(bound - last, 0.0) / (event.step - step)
+        missing = self.ends[event.model_index] - bound
+        return missing > max(HOPE * pace * (event.n_steps - event.step), NEAR * self.rows[event.model_index])
+
+
 class _RowsRun(_Run):
     """Regression and classification: a sparse GP, then the flow."""
 
@@ -279,15 +307,21 @@ class _RowsRun(_Run):
         return self._stochastic_phase(models, phase, training.warm_iter, rate, self._steps(1))
 
     def _sparse_gps(self, spec: SparseGPSpec) -> list[Trained]:
-        """The sparse GP alone, for each problem."""
+        """The sparse GP alone, for each problem, as far as it may still end above the flow."""
         training = self.training.without_flow()
-        problems = [dataclasses.replace(p, spec=spec, training=training) for p in self.problems]
-        return _RowsRun(problems, CallbackList(None), self.indices, self.n_models).run()
+        problems = [dataclasses.replace(p, spec=spec, training=training, X=p.X[:, : p.n_inputs]) for p in self.problems]
+        ends = {index: self._last_bound(i) for i, index in enumerate(self.indices)}
+        rows = {index: len(p.X) for index, p in zip(self.indices, self.problems, strict=True)}
+        return _RowsRun(problems, CallbackList(CatchingUp(ends, rows)), self.indices, self.n_models).run()
+
+    def _last_bound(self, i: int) -> float:
+        """The mean of the flow's last chunk: a single one is noisy."""
+        return float(self.records[i][-1]["bound"].mean())
 
     def _better(self, i: int, trained: Trained, gp: Trained) -> Trained:
         """The flow, or the sparse GP at flow time 0 where its bound is above the mean of the flow's last chunk."""
         is_stopped = trained.status == STOPPED
-        if is_stopped or self.records[i][-1]["bound"].mean() >= gp.history["bound"].iloc[-1]:
+        if is_stopped or self._last_bound(i) >= gp.history["bound"].iloc[-1]:
             return trained
         assert isinstance(self.spec, FlowSpec)
         spec = dataclasses.replace(self.spec, flow_time=0.0)
@@ -300,6 +334,8 @@ class _RowsRun(_Run):
         problem, Z = self.problems[i], self.Z[i]
         if training.field_inducing is not None:
             Z = inducing_points(problem.X, min(training.field_inducing, problem.n_inducing), problem.seed)
+        # As wide as the GP: one that was fitted beside a flow knows the inputs alone.
+        Z = Z[:, : start.output.basis.Z.shape[1]]
         return flow.build(spec, training, start, Z, jax.random.key(problem.seed + 1))
 
     def _flow_phase(self, models: PyTree) -> PyTree:
