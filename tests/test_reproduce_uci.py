@@ -176,7 +176,7 @@ def test_other_settings_are_another_result(tmp_path, runs, monkeypatch):
 
 
 def test_a_result_stands_for_what_it_did_not_know_yet(tmp_path):
-    """An option that came later and is None says nothing; one that says something, or another rule, is another result."""
+    """An option that came later and is None says nothing; one that says something is another result, as a rule is."""
     cell = Cell("concrete", "diffwgp5")
     settings = cell.settings(1030, 8)
     assert settings["options"]["state_dim"] is None and settings["rule"]["state_dim"] == 12
