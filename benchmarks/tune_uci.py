@@ -73,7 +73,7 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
     if "state_dim" in job:  # written so before estimators had the option
         options["state_dim"] = job["state_dim"]
     make = functools.partial(MODELS[job["model"]], **options)
-    return run_splits(make, data.X, data.y, rows, score=brief_scores)
+    return {"n_train": len(rows[0][0]), **run_splits(make, data.X, data.y, rows, score=brief_scores)}
 
 
 def main() -> None:
@@ -98,6 +98,7 @@ def main() -> None:
             continue
         line = {
             "job": job,
+            "n_train": result["n_train"],
             "mean": result["mean"],
             "sd": result["sd"],
             "seconds": result["fit_seconds"],
