@@ -13,11 +13,11 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from wishflow import report
+from wishflow.atomic import write_bytes_atomic
 from wishflow.experiments.beijing import figures as series_figures
 from wishflow.experiments.beijing import results as beijing
 from wishflow.experiments.uci import figures
 from wishflow.experiments.uci.results import split_scores
-from wishflow.files import write_bytes_atomic
 
 from .reproduction import ROOT, uci_results
 

@@ -31,7 +31,8 @@ from .mixtures import best_mixtures, mixture_energy
 from .reproduction import NOT_MEASURED, ROOT
 
 N_MIXTURES = 3
-SPEED_RUNS = ("speed.json", "speed_series.json", "speed_now.json")
+SPEED_RUNS = ("speed_latest.json",)
+EARLIER_SPEED_RUNS = ("speed_before.json", "speed.json", "speed_series.json", "speed_now.json")
 TUNED = {"diffwgp": "diffwgp5"}
 DOCUMENTS = ("README.md", "docs/reproduction.md", "docs/results.md", "docs/tuning.md", "docs/performance.md")
 GROWTH_FIGURE = "figures/growth.svg"  # beside the page that shows it; drawn by `python -m benchmarks.growth`
@@ -197,14 +198,50 @@ def _speed_rows(rows: list[dict]) -> str:
 
 def speed_change_table() -> str:
     """Ours in the runs that hold the same works, one after another, each beside the best peer of its run."""
-    files = [_result(name)["rows"] for name in ("speed_before.json", "speed.json", "speed_now.json")]
-    runs = [{(r["work"], r["contender"]): r for r in rows} for rows in files]
+    first, then, series, later, now = (_by_contender(name) for name in (*EARLIER_SPEED_RUNS, *SPEED_RUNS))
+    runs = {"first": first, "then": {**then, **series}, "later": later, "now": now}
     rows = {}
-    for key in runs[2]:
-        if key[1].startswith("ours") and key in runs[1]:
-            cells = [f"{run[key]['median_ms']:.1f} ({run[key]['ratio']:.2f})" if key in run else "" for run in runs]
-            rows[", ".join(key)] = dict(zip(("first", "then", "now"), cells, strict=True))
+    for key in now:
+        if key[1].startswith("ours"):
+            found = {name: run.get(key) for name, run in runs.items()}
+            rows[", ".join(key)] = {
+                name: "" if row is None else f"{row['median_ms']:.1f} ({_ratio(row)})" for name, row in found.items()
+            }
     return _grid("ms a step (× best peer)", rows)
+
+
+def _ratio(row: dict) -> str:
+    return "not compared" if row["ratio"] is None else f"{row['ratio']:.2f}"
+
+
+def _by_contender(name: str) -> dict[tuple[str, str], dict]:
+    """Rows of a run that have a time."""
+    rows = _result(name)["rows"]
+    return {(row["work"], row["contender"]): row for row in rows if row["median_ms"] is not None}
+
+
+def structured_table() -> str:
+    """What one factor for all outputs of q loses, against one for each: the bound of the training rows, per row."""
+    found: dict[tuple[str, str], dict] = {}
+    for file, job, line in _tried("uci"):
+        diffusion = job.get("options", {}).get("diffusion")
+        if "n_train" in line and isinstance(diffusion, dict) and diffusion.get("posterior") in ("structured", "full"):
+            found[job["data"], diffusion["posterior"]] = {**line, "file": file}
+    rows = {}
+    for data in dict.fromkeys(data for data, _ in found):
+        if (data, "full") in found and (data, "structured") in found:
+            pair = [found[data, name] for name in ("structured", "full")]
+            bounds = [line["mean"]["bound"] / line["n_train"] for line in pair]
+            scores = [line["mean"]["log_density_of_more_paths"] for line in pair]
+            rows[data] = {
+                "bound per row, structured": f"{bounds[0]:.4f}",
+                "full": f"{bounds[1]:.4f}",
+                "lost": f"{bounds[1] - bounds[0]:+.4f}",
+                "held-out log density, structured": f"{scores[0]:.3f}",
+                "held-out, full": f"{scores[1]:.3f}",
+                "splits": str(pair[0]["job"]["splits"]),
+            }
+    return _grid("data", rows) if rows else NOT_MEASURED
 
 
 def blocks_table() -> str:
@@ -306,7 +343,7 @@ def race_row(attempts: list[dict], target: float) -> tuple[str, str, str]:
 
 def speed_sources() -> str:
     """Where the numbers of the speed tables come from."""
-    names = [*SPEED_RUNS, "speed_before.json", "blocks.json", "first_use.json"]
+    names = [*SPEED_RUNS, *EARLIER_SPEED_RUNS, "blocks.json", "first_use.json"]
     names += [] if _growth() is None else ["growth.json"]
     found = [_result(name)["provenance"] for name in names]
     return "\n".join(f"- {_source(p)}, {p['cpu_count']} cores" for p in found)
@@ -344,6 +381,7 @@ PARTS = {
     "blocks": blocks_table,
     "growth": growth_table,
     "growth_memory": growth_memory_table,
+    "structured": structured_table,
     "first_use": first_use_table,
     "race": race_table,
     "speed_sources": speed_sources,
