@@ -132,7 +132,7 @@ def test_module_uses_neither_pickle_nor_a_class_of_the_package():
     imported = {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
     assert not imported & {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "importlib"}
     own = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level}
-    assert own <= {"errors", "runtime"}
+    assert own <= {"atomic", "errors", "runtime"}
     called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     assert not called & {"eval", "exec", "__import__"}
 
