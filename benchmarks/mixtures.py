@@ -27,6 +27,7 @@ from wishflow.experiments.beijing.protocol import BANDS, HORIZON, Parts, load_pa
 from wishflow.experiments.provenance import provenance
 from wishflow.files import write_json_atomic
 
+from .shares import share_of
 from .tune_beijing import made
 
 N_DRAWS = 200
@@ -34,11 +35,11 @@ MOST_MEMBERS = 4
 N_SHOWN = 10
 
 
-def fit_all(jobs: dict[str, dict], folder: Path, part: tuple[int, int]) -> None:
+def fit_all(jobs: dict[str, dict], folder: Path, part: str) -> None:
     """Draws (W, n, H, D) of each job, one file each."""
     parts = load_parts(is_validation=True)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, changes in list(jobs.items())[part[0] :: part[1]]:
+    for name, changes in share_of(list(jobs.items()), part):
         path = folder / f"{name}.npy"
         if not path.exists():
             draws = rolled(fit(made({"model": "wishart_state", "set": changes}, parts), parts), parts)
@@ -137,8 +138,7 @@ def main() -> None:
     options = parser.parse_args()
     jobs = json.loads(options.jobs.read_text())
     if options.do == "fit":
-        first, _, count = options.part.partition("/")
-        fit_all(jobs, options.draws, (int(first), int(count)))
+        fit_all(jobs, options.draws, options.part)
     elif options.output is None:
         parser.error("score needs the file to write: score JOBS.json DRAWS OUT.json")
     else:

@@ -5,6 +5,7 @@ another.
 
 JOBS.json is a list of {"data", "model", "splits", "set": {field: value}, "options": {name: value}}: `set` changes
 fields of the rule, `options` go to the estimator (specs as their JSON). Each finished job is one line of OUT.jsonl.
+Several processes may share the jobs: --part 0/4, --part 1/4, …
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from wishflow.experiments.provenance import provenance
 from wishflow.experiments.uci.suite import MODELS as SUITE_MODELS
 from wishflow.experiments.uci.suite import N_PATHS
 from wishflow.experiments.uci.training import run_splits, split_rows
+
+from .shares import share_of
 
 RULE = presets.fast_preset
 MODELS = {
@@ -81,9 +84,10 @@ def main() -> None:
     parser.add_argument("jobs", type=Path)
     parser.add_argument("output", type=Path)
     parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--part", default="0/1", help="which share of the jobs, as 0/4")
     options = parser.parse_args()
     started = time.perf_counter()
-    for job in json.loads(options.jobs.read_text()):
+    for job in share_of(json.loads(options.jobs.read_text()), options.part):
         if time.perf_counter() - started > 60 * options.minutes:
             print("out of time before", job, flush=True)
             break
