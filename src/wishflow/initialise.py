@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import threadpoolctl
 
 from .errors import OptionError
 from .models.dynamics import Start
@@ -50,7 +51,8 @@ def inducing_points(X: np.ndarray, n_inducing: int, seed: int) -> np.ndarray:
     distinct = np.unique(rows, axis=0)
     if len(distinct) <= n_inducing:
         return _filled_up(distinct, min(n_inducing, size_class(len(distinct))), rng)
-    with warnings.catch_warnings():
+    # One thread: more gain nothing at these sizes, and several programs on one machine would fight for the cores.
+    with warnings.catch_warnings(), threadpoolctl.threadpool_limits(limits=1, user_api="openmp"):
         # Rows that differ by rounding alone give fewer clusters than asked for; the jitter is there for such points.
         warnings.simplefilter("ignore", ConvergenceWarning)
         return KMeans(n_inducing, n_init=1, max_iter=30, random_state=seed).fit(distinct).cluster_centers_

@@ -12,6 +12,8 @@ from .specs import TrainingSpec
 
 # Up to here a Wishart diffusion has one degree of freedom, and states are wider than the inputs.
 FEW_INPUTS = 10
+# Degrees of freedom for more inputs, whatever the rank.
+MANY_DOF = 5
 # Flows of fewer rows are trained for the mean of logs, and their states are the inputs.
 FEW_ROWS = 600
 WIDE_STATE = 12
@@ -81,9 +83,10 @@ def fast_preset(n_rows: int, n_inputs: int, state_dim: int | None = None) -> Tra
         noise_variance=0.1,
         field_lengthscale=wide_scale,
         field_variance=0.01,
-        # The penalty of shared columns grows with ν. With few inputs the data are worth more noise than ν = ρ lets
-        # through; with many, the flow hides in it what it should explain.
-        dof=1 if n_inputs <= FEW_INPUTS else None,
+        # The penalty of shared columns grows with ν. With few inputs the data are worth more noise than a large ν lets
+        # through; with many, the flow hides in it what it should explain if ν is too small, and never starts if it is
+        # too large.
+        dof=1 if n_inputs <= FEW_INPUTS else MANY_DOF,
         # Where there is next to no noise in y, steps that suit a flow are too long for the output.
         falls_back=True,
         state_dim=state_dim,

@@ -1,6 +1,7 @@
 """Fields of time series: dx = μ(x, lags, u) dt + √(Σ(x, u) + Λ(x, u)) dB (design, sections 1 and 4).
 
-Rows of the input are (x, older lags, u). The kernel sees (x, u); older lags enter the linear part of the drift only.
+Rows of the input are (x, older lags, u). The kernel sees (x, u); older lags, and those covariates that are said to be,
+enter the linear part of the drift only.
 Three parts are put together: a drift (linear and GP), correlated noise (Wishart, GP or none) and white noise. The noise
 of a step is Gaussian or Student-t.
 """
@@ -29,12 +30,13 @@ class Layout(eqx.Module):
     """Where state, lags and covariates stand in a row: (x_t, x_{t−l+1} for the other lags l, u).
 
     A history is all rows back to the longest lag p, (x_t, x_{t−1}, …, x_{t−p+1}); of these a row of inputs has the
-    chosen ones.
+    chosen ones. The last `n_linear` covariates are for the linear drift alone.
     """
 
     dim: int = eqx.field(static=True)
     lags: tuple[int, ...] = eqx.field(static=True, converter=chosen_lags)
     n_covariates: int = eqx.field(static=True)
+    n_linear: int = eqx.field(static=True, default=0)
 
     @property
     def memory(self) -> int:
@@ -56,11 +58,17 @@ class Layout(eqx.Module):
         """Numbers of a history that are inputs."""
         return self.dim * len(self.lags)
 
+    @property
+    def n_kernel_inputs(self) -> int:
+        """Numbers that the kernel sees, and the noise."""
+        return self.dim + self.n_covariates - self.n_linear
+
     def kernel_inputs(self, X: Float[Array, "N K"]) -> Float[Array, "N D+U"]:
-        """(x, u)."""
+        """(x, u), but for those u that are for the linear drift alone."""
         if len(self.lags) == 1:
-            return X
-        return jnp.concatenate([X[:, : self.dim], X[:, self.n_lagged :]], axis=-1)
+            return X[:, : self.n_kernel_inputs] if self.n_linear else X
+        covariates = X[:, self.n_lagged : self.n_lagged + self.n_covariates - self.n_linear]
+        return jnp.concatenate([X[:, : self.dim], covariates], axis=-1)
 
     def chosen(self, history: Float[Array, "N pD"]) -> Float[Array, "N lD"]:
         """The rows of a history at the lags."""

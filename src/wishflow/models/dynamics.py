@@ -123,8 +123,7 @@ def _white(spec, basis, layout, covariance, explained) -> WhiteNoise:
     base = Positive.of(np.maximum(np.diagonal(np.asarray(covariance) - explained), 1e-3 * total))
     if spec.white_noise == "constant":
         return WhiteNoise(base, None, None)
-    n_inputs = layout.dim + layout.n_covariates
-    return WhiteNoise(base, zeros(layout.dim, n_inputs), zeros(layout.dim, basis.n_inducing))
+    return WhiteNoise(base, zeros(layout.dim, layout.n_kernel_inputs), zeros(layout.dim, basis.n_inducing))
 
 
 # --- simulation ----------------------------------------------------------------------------------

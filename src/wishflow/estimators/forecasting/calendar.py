@@ -1,4 +1,4 @@
-"""Harmonics of the day, the week and the year, from the wall clock of the index."""
+"""Harmonics of the day, the week and the year, and products of them, from the wall clock of the index."""
 
 from __future__ import annotations
 
@@ -9,16 +9,28 @@ from ...errors import OptionError
 
 DAY = 86_400.0
 PERIODS = {"day": (DAY, 3), "week": (7 * DAY, 2), "year": (365.2425 * DAY, 2)}
+# Every harmonic of the day times every one of the year: a daily cycle that changes with the season.
+SEASONAL = "day*year"
+CALENDARS = ("seasonal",)
 
 
-def chosen_periods(indices: list[pd.Index], gap_seconds: float) -> tuple[str, ...]:
-    """The periods a series can be asked about: covered at least once by the data, and with four rows in each."""
+def chosen_periods(indices: list[pd.Index], gap_seconds: float, is_seasonal: bool = False) -> tuple[str, ...]:
+    """The periods a series can be asked about: covered at least once by the data, and with four rows in each.
+
+    `is_seasonal` adds the products of the day's harmonics with the year's, where there are both.
+    """
     if not isinstance(indices[0], pd.DatetimeIndex | pd.PeriodIndex):
-        raise OptionError(f"calendar=True needs time stamps; the index has dtype {indices[0].dtype}.")
+        raise OptionError(f"a calendar needs time stamps; the index has dtype {indices[0].dtype}; use calendar=False.")
     span = max((seconds(index)[-1] - seconds(index)[0]) for index in indices)
-    return tuple(
+    found = tuple(
         name for name, (period, _) in PERIODS.items() if period <= span + gap_seconds and 4 * gap_seconds <= period
     )
+    return (*found, SEASONAL) if is_seasonal and {"day", "year"} <= set(found) else found
+
+
+def n_products(periods: tuple[str, ...]) -> int:
+    """How many of the columns of `harmonics`, the last ones, are products."""
+    return 4 * PERIODS["day"][1] * PERIODS["year"][1] if SEASONAL in periods else 0
 
 
 def seconds(index: pd.Index) -> np.ndarray:
@@ -29,13 +41,19 @@ def seconds(index: pd.Index) -> np.ndarray:
 
 
 def harmonics(index: pd.Index, periods: tuple[str, ...]) -> np.ndarray:
-    """cos and sin of 2π k t/period, k = 1 … order, side by side: (N, 2 Σ orders)."""
+    """cos and sin of 2π k t/period, k = 1 … order, side by side, then products: (N, 2 Σ orders + n_products)."""
     t = seconds(index)
     columns = []
     for name in periods:
+        if name == SEASONAL:
+            continue
         period, order = PERIODS[name]
         # The week starts on a Monday: 1970-01-01 was a Thursday; a phase changes nothing but the names.
         for k in range(1, order + 1):
             angle = 2.0 * np.pi * k * t / period
             columns += [np.cos(angle), np.sin(angle)]
-    return np.stack(columns, axis=1) if columns else np.zeros((len(index), 0))
+    plain = np.stack(columns, axis=1) if columns else np.zeros((len(index), 0))
+    if SEASONAL not in periods:
+        return plain
+    day, year = (harmonics(index, (name,)) for name in ("day", "year"))
+    return np.concatenate([plain, (day[:, :, None] * year[:, None]).reshape(len(index), -1)], axis=1)

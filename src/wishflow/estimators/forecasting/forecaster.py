@@ -24,6 +24,7 @@ from ...series import Series, Ticks, Transitions, Windows, cut, latent_windows, 
 from ...training import SeriesProblem, train_series
 from .. import checks
 from ..base import chosen_training, make_callbacks
+from .calendar import CALENDARS
 from .frames import ONLY, Panel, check_targets, read
 from .running import AbstractRunner, runner_of, widened
 from .times import noise_seed
@@ -37,12 +38,13 @@ class WishartForecaster(BaseEstimator):
     "constant" or "state". innovations: "gaussian", or "student_t" for noise with heavier tails (its degrees of freedom
     are learnt). `lags`: a number p for the rows 1, …, p steps back, or chosen ones that begin with 1, such as
     (1, 2, 3, 24); above 1 they need a regular grid (`freq` makes one) and count its rows. `calendar` adds harmonics of
-    day, week and year. `transform`: a name ("log1p", "log", "sqrt", "asinh"), a transformer, or a dict of them by
-    column. `latent_dim`: the series is seen through a readout of a state of that size (or a `specs.Latent`); None: it
-    is the state itself. `objective`: "transition" scores each row given those before it (a latent state by particles),
-    "rollout" free simulations from the first row of a window (from its first rows, encoded), as in the paper. `limits`
-    keeps simulated paths near what was seen: 0 within the range of each column in training (of all series of a panel
-    together), 0.1 a tenth of that range beyond it; None lets them go anywhere.
+    day, week and year; "seasonal" also products of those of the day with those of the year, for the linear drift: a
+    daily cycle that changes with the season. `transform`: a name ("log1p", "log", "sqrt", "asinh"), a transformer, or a
+    dict of them by column. `latent_dim`: the series is seen through a readout of a state of that size (or a
+    `specs.Latent`); None: it is the state itself. `objective`: "transition" scores each row given those before it (a
+    latent state by particles), "rollout" free simulations from the first row of a window (from its first rows,
+    encoded), as in the paper. `limits` keeps simulated paths near what was seen: 0 within the range of each column in
+    training (of all series of a panel together), 0.1 a tenth of that range beyond it; None lets them go anywhere.
 
     With chosen lags complete rows are scored and forecast exactly as with all of them. Holes are integrated out as with
     `lags=p` where the longest lag times the number of series is at most 160; in longer memories a hole that has grown
@@ -118,8 +120,7 @@ class WishartForecaster(BaseEstimator):
         self.columns_, self.is_series_, self.is_panel_ = panel.columns, panel.is_series, panel.is_panel
         self.name_: Any = y.name if isinstance(y, pd.Series) else None
         covariates = _read_covariates(X)
-        has_calendar = checks.flag("calendar", self.calendar)
-        self.units_ = Units.of(panel, covariates, self.spec_, self.transform, has_calendar, self.freq)
+        self.units_ = Units.of(panel, covariates, self.spec_, self.transform, self._calendar(), self.freq)
         if self.innovations == "student_t" and self.units_.transforms.grow_exponentially:
             warnings.warn(
                 'innovations="student_t" with a logarithmic transform: the exponential of a Student-t has no mean, so '
@@ -158,6 +159,18 @@ class WishartForecaster(BaseEstimator):
             latent=_latent(self.latent_dim),
         )
 
+    def _calendar(self) -> bool | str:
+        if not isinstance(self.calendar, str):
+            return checks.flag("calendar", self.calendar)
+        if self.calendar not in CALENDARS:
+            raise OptionError(f"calendar={self.calendar!r} given; expected True, False or 'seasonal'.")
+        if "linear" not in self.spec_.drift:
+            raise OptionError(
+                f"calendar='seasonal' given with drift={self.drift!r}; expected a drift with a linear part, which "
+                "alone sees the products of harmonics; use calendar=True."
+            )
+        return self.calendar
+
     def _limits(self, series: list[Series]) -> Float[np.ndarray, "2 P"] | None:
         """The lowest and highest values of a path, in the units of the model."""
         share = checks.share_or_none("limits", self.limits)
@@ -176,7 +189,8 @@ class WishartForecaster(BaseEstimator):
         spec = self.spec_
         ticks = self._all_ticks(series)
         states, projection = (series, None) if spec.latent is None else latent_states(series, spec.latent.dim)
-        layout = Layout(states[0].values.shape[1], specs.chosen_lags(spec.lags), series[0].covariates.shape[1])
+        lags, n_covariates = specs.chosen_lags(spec.lags), series[0].covariates.shape[1]
+        layout = Layout(states[0].values.shape[1], lags, n_covariates, self.units_.n_linear)
         whole, _ = cut(self._all_ticks([imputed(s) for s in states]), spec.lags)
         if not len(whole):
             raise DataError("no two rows follow each other closely enough to learn from; raise max_gap, or lower lags.")
@@ -186,7 +200,7 @@ class WishartForecaster(BaseEstimator):
             start: Any = ridge_start(whole, "linear" in spec.drift)
             if projection is not None:
                 start = latent_start(series, states, projection, start)
-            Z = inducing_points(_kernel_inputs(whole.X, layout), n_inducing, self.seed_)
+            Z = inducing_points(np.asarray(layout.kernel_inputs(whole.X)), n_inducing, self.seed_)
         items = _items(ticks, spec)
         return SeriesProblem(spec, self.training_, layout, *items, start, Z, self.seed_, schedule, model)
 
@@ -382,10 +396,6 @@ def _read_covariates(X: Any) -> Panel | None:
 def _correlation(rate: xr.DataArray) -> xr.DataArray:
     sd = np.sqrt(np.diagonal(rate.values, axis1=1, axis2=2))
     return rate / (sd[:, :, None] * sd[:, None, :])
-
-
-def _kernel_inputs(X: np.ndarray, layout: Layout) -> np.ndarray:
-    return np.concatenate([X[:, : layout.dim], X[:, layout.n_lagged :]], axis=1)
 
 
 def _latent(latent_dim: Any) -> specs.Latent | None:

@@ -172,12 +172,12 @@ def _model(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.ndarray
     n_columns, latent = len(forecaster.columns_), forecaster.spec_.latent
     dim = n_columns if latent is None else latent.dim
     n_covariates = next(iter(forecaster.tails_.values())).covariates.shape[1]
-    layout = Layout(dim, specs.chosen_lags(forecaster.spec_.lags), n_covariates)
+    layout = Layout(dim, specs.chosen_lags(forecaster.spec_.lags), n_covariates, forecaster.units_.n_linear)
     with computing():
         start: Any = Start(np.zeros((dim, layout.n_lagged + n_covariates)), np.zeros(dim), np.eye(dim))  # type: ignore[arg-type]
         if latent is not None:
             start = LatentStart(start, np.zeros((dim, 0)), np.zeros((n_columns, dim)), np.ones(n_columns))  # type: ignore[arg-type]
-        Z = np.zeros((header["n_inducing"], dim + n_covariates))
+        Z = np.zeros((header["n_inducing"], layout.n_kernel_inputs))
         template = model_builder(forecaster.spec_)(forecaster.spec_, layout, start, Z, jax.random.key(0))
         template = jax.tree.map(np.asarray, template)
         restored = unflatten_arrays(template, _part(arrays, "model."))

@@ -13,7 +13,7 @@ from ...errors import DataError, OptionError
 from ...series import Series, Ticks, n_substeps, to_ticks
 from ...specs import DynamicsSpec, Lags, memory_of
 from ..scaling import Scaler
-from .calendar import chosen_periods, harmonics, seconds
+from .calendar import chosen_periods, harmonics, n_products, seconds
 from .frames import ONLY, Panel, Table, align, at_stamps
 from .times import TimeAxis
 from .transforms import ColumnTransforms
@@ -60,7 +60,7 @@ class Units:
 
     @classmethod
     def of(
-        cls, panel: Panel, X: Panel | None, spec: DynamicsSpec, transform: Any, has_calendar: bool, freq: Any
+        cls, panel: Panel, X: Panel | None, spec: DynamicsSpec, transform: Any, calendar: bool | str, freq: Any
     ) -> Units:
         """Scales of the training data; axis and calendar of its stamps."""
         indices = [table.index for table in panel.tables.values()]
@@ -68,9 +68,9 @@ class Units:
         transforms = ColumnTransforms.of(transform, panel.columns)
         z = transforms.forward(np.concatenate([t.values for t in panel.tables.values()]), panel.columns)
         periods: tuple[str, ...] = ()
-        if has_calendar:
+        if calendar:
             gap = axis.unit / 1e9 if axis.kind == "datetime" else float(np.median(np.diff(seconds(indices[0]))))
-            periods = chosen_periods(indices, gap)
+            periods = chosen_periods(indices, gap, calendar == "seasonal")
         return cls(
             panel.columns,
             axis,
@@ -84,6 +84,11 @@ class Units:
             spec.lags,
             spec.max_gap,
         )
+
+    @property
+    def n_linear(self) -> int:
+        """How many of the covariates, the last ones, are for the linear drift alone."""
+        return n_products(self.periods)
 
     @property
     def has_older_lags(self) -> bool:
