@@ -75,7 +75,7 @@ def fast_preset(n_rows: int, n_inputs: int, state_dim: int | None = None) -> Tra
         sgp_iter=400,
         warm_rate=2e-2,
         kl_warmup=max_iter // 2,
-        decay=0.5,
+        decay=0.8,
         output_lengthscale=wide_scale,
         # Up to 16 inputs 2, as in the paper; for many inputs all rows would then be strangers to each other.
         sgp_lengthscale=min(scale, max(2.0, 0.5 * scale)),
