@@ -261,6 +261,72 @@ class PreparedFull(PreparedPosterior):
         return total
 
 
+class JoinedStructured(eqx.Module):
+    """A basis and a structured posterior on it for accelerators, where few large products are faster than many small
+    ones: a, Tᵀa and all means are linear in k(Z, x), so one product gives them all.
+
+    The columns of `product` are Lz⁻ᵀ (I, T, further weights, m), times the amplitude of k, and zeros up to a multiple
+    of `N_LANES`.
+    """
+
+    kernel: FixedKernel
+    product: Float[Array, "M K"]
+    variances: Float[Array, "M P"]
+    n_further: int = eqx.field(static=True)
+
+    @classmethod
+    def of(
+        cls, basis: InducingBasis, posterior: StructuredPosterior, further: Float[Array, "D M"], dtype: jnp.dtype
+    ) -> JoinedStructured:
+        """`further` are weights of a(x) beside those of the posterior, such as a drift's."""
+        kernel, W = basis.kernel.fixed(basis.Z, dtype), whitener(basis.matrix())
+        projector = kernel.amplitude.astype(W.dtype) * W.T
+        right = projector @ jnp.concatenate([posterior.factor, further.T, posterior.mean.T], axis=1)
+        n_missing = -(projector.shape[1] + right.shape[1]) % N_LANES
+        product = jnp.concatenate([projector, right, jnp.zeros((len(W), n_missing), W.dtype)], axis=1)
+        variances = jnp.exp(posterior.log_variances).T
+        return cls(kernel, product.astype(dtype), variances.astype(dtype), len(further))
+
+    def moments(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N D"], Float[Array, "N P"], Float[Array, "N P"]]:
+        """The further means, the means and the variances of all outputs at the rows."""
+        linear, explained, quadratics = joined_moments(self.kernel.matrix(X), self.product, self.variances)
+        unexplained = jnp.maximum(self.kernel.diagonal(X) - explained, 0.0)
+        further, means = jnp.split(linear[:, : self.n_further + quadratics.shape[1]], (self.n_further,), axis=1)
+        return further, means, unexplained[:, None] + quadratics
+
+
+@jax.custom_vjp
+def joined_moments(
+    K: Float[Array, "N M"], product: Float[Array, "M K"], variances: Float[Array, "M P"]
+) -> tuple[Float[Array, "N L"], Float[Array, " N"], Float[Array, "N P"]]:
+    """With (a, b, rest) = K product, a and b of M columns: the rest, ‖a‖² and b² λ.
+
+    The derivative keeps K and that product, and takes two products for all three.
+    """
+    return _joined_forward(K, product, variances)[0]
+
+
+def _joined_forward(K, product, variances):
+    joined, n = K @ product, K.shape[1]
+    a, b = joined[:, :n], joined[:, n : 2 * n]
+    # A sum, not a product: b * b is then never written.
+    quadratics = jnp.sum((b * b)[:, None] * variances.T, -1)
+    return (joined[:, 2 * n :], jnp.sum(a * a, -1), quadratics), (K, joined, product, variances)
+
+
+def _joined_backward(residuals, cotangents):
+    K, joined, product, variances = residuals
+    linear, explained, quadratics = cotangents
+    n = K.shape[1]
+    a, b = joined[:, :n], joined[:, n : 2 * n]
+    by_b = 2.0 * b * jnp.sum(quadratics[:, :, None] * variances.T, 1)
+    inner = jnp.concatenate([2.0 * a * explained[:, None], by_b, linear], axis=1)
+    return inner @ product.T, K.T @ inner, (b * b).T @ quadratics
+
+
+joined_moments.defvjp(_joined_forward, _joined_backward)
+
+
 class SparseGP(eqx.Module):
     """A P-output sparse Gaussian process: one basis, one posterior for each output."""
 

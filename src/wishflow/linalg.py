@@ -20,6 +20,7 @@ from .errors import FactorisationError
 
 FIRST_JITTER = 1e-10
 LAST_JITTER = 1e-4
+MOST_THIN = 32
 
 
 def each(function: Callable, stack: PyTree[Array]) -> PyTree[Array]:
@@ -47,6 +48,26 @@ def inverse_lower(L: Float[Array, "M M"]) -> Float[Array, "M M"]:
 def lower_half(matrix: Float[Array, "... M M"]) -> Float[Array, "... M M"]:
     """Φ: the lower triangle and half of the diagonal."""
     return jnp.tril(matrix, -1) + 0.5 * matrix * jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
+
+
+@jax.custom_vjp
+def thin_product(A: Float[Array, "N C"], B: Float[Array, "C M"]) -> Float[Array, "N M"]:
+    """A B for few columns C, for accelerators: a sum of C terms is part of the operations before and after it, where a
+    matrix product is an operation of its own, with its operands and its result written to memory.
+    """
+    return jnp.sum(A[:, :, None] * B, 1)
+
+
+def _thin_forward(A, B):
+    return thin_product(A, B), (A, B)
+
+
+def _thin_backward(operands, G):
+    A, B = operands
+    return (thin_product(G, B.T) if G.shape[1] <= MOST_THIN else G @ B.T), A.T @ G
+
+
+thin_product.defvjp(_thin_forward, _thin_backward)
 
 
 @jax.custom_jvp

@@ -17,13 +17,17 @@ from jaxtyping import Array, Float, Scalar
 from ..inducing import (
     AbstractPosterior,
     InducingBasis,
+    JoinedStructured,
     PathwiseDraw,
     PreparedBasis,
     PreparedPosterior,
+    StructuredPosterior,
     draw_pathwise,
 )
+from ..linalg import thin_product
 from ..noise import standard_normals
 from ..parameters import AbstractParameter, Positive
+from ..runtime import on_accelerator
 from .base import AbstractField, DrivenValues, PreparedField, safe_sqrt, with_time
 
 
@@ -51,9 +55,16 @@ class WishartValues(DrivenValues):
         N(Σ_v m_rv W_v, Σ_v W_v² s²_rv), so ρ normals are drawn instead of ρν; the law is the same."""
         rank = self.scale.shape[1]
         W, epsilon, white = jnp.split(normals, (self.dof, self.dof + rank), axis=1)
-        mean = jnp.sum(self.means * W[:, None], -1)
-        variance = jnp.sum(self.variances * W[:, None] ** 2, -1)
-        moved = (mean + safe_sqrt(variance) * epsilon) @ self.scale.T
+        if self.means.shape[-1] == 1:  # shared columns
+            mean, variance = (
+                self.means[..., 0] * jnp.sum(W, -1, keepdims=True),
+                self.variances[..., 0] * jnp.sum(W * W, -1, keepdims=True),
+            )
+        else:
+            mean = jnp.sum(self.means * W[:, None], -1)
+            variance = jnp.sum(self.variances * W[:, None] ** 2, -1)
+        drawn = mean + safe_sqrt(variance) * epsilon
+        moved = thin_product(drawn, self.scale.T) if on_accelerator() else drawn @ self.scale.T
         if self.white_variances is not None:
             moved = moved + jnp.sqrt(self.white_variances) * white
         return jnp.sqrt(dt) * moved
@@ -117,6 +128,25 @@ class PreparedWishart(PreparedField):
         return WishartValues(a @ self.drift_mean, means, variances.reshape(shape), self.scale, self.white, self.dof)
 
 
+class JoinedWishart(PreparedField):
+    """`PreparedWishart` for accelerators, of a structured posterior: drift and posterior of J in one product."""
+
+    joined: JoinedStructured
+    scale: Float[Array, "D rho"]
+    white: Float[Array, " D"] | None
+    dof: int = eqx.field(static=True)
+    is_time_dependent: bool = eqx.field(static=True)
+
+    @property
+    def n_normals(self):
+        return normals_of(self.scale, self.dof, self.white)
+
+    def at(self, X, t):
+        drift, means, variances = self.joined.moments(with_time(X, t, self.is_time_dependent))
+        shape = (X.shape[0], self.scale.shape[1], -1)
+        return WishartValues(drift, means.reshape(shape), variances.reshape(shape), self.scale, self.white, self.dof)
+
+
 class DrawnWishart(PreparedField):
     """One draw of J(·), shared by all rows and steps: a proper random SDE given the draw."""
 
@@ -155,6 +185,9 @@ class WishartField(AbstractField):
 
     def prepare(self, dtype=None):
         dtype = self.basis.Z.dtype if dtype is None else dtype
+        if on_accelerator() and isinstance(self.posterior, StructuredPosterior):
+            joined = JoinedStructured.of(self.basis, self.posterior, self.drift_mean, dtype)
+            return JoinedWishart(joined, *self._scale_and_white(dtype), self.dof, self.is_time_dependent)
         return PreparedWishart(
             self.basis.prepare(dtype),
             self.drift_mean.T.astype(dtype),

@@ -13,12 +13,14 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from ..parameters import Positive
+from ..runtime import on_accelerator
 from .base import (
     AbstractKernel,
     FixedKernel,
     active_inputs,
     centred,
     check_n_features,
+    clamp_at_zero,
     floating,
     squared_distances,
 )
@@ -63,19 +65,14 @@ class AbstractStationaryKernel(AbstractKernel):
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:
         return jnp.broadcast_to(self.variance.value.astype(floating(X).dtype), X.shape[:1])
 
-    def fixed(self, Y: Float[Array, "M D"], dtype: DTypeLike) -> FixedStationary:
+    def fixed(self, Y: Float[Array, "M D"], dtype: DTypeLike) -> FixedKernel:
         Y = active_inputs(floating(Y), self.n_inputs, self.active_dims)
         centre = jax.lax.stop_gradient(jnp.mean(Y, axis=0)).astype(dtype)
-        rate = 1.0 / self.lengthscale.value
-        return FixedStationary(
-            self.variance.value.astype(dtype),
-            ((Y - centre.astype(Y.dtype)) * rate).astype(dtype),
-            centre,
-            rate.astype(dtype),
-            self.profile,
-            self.n_inputs,
-            self.active_dims,
-        )
+        rate, amplitude = 1.0 / self.lengthscale.value, self.variance.value.astype(dtype)
+        V, rest = (Y - centre.astype(Y.dtype)) * rate, (self.profile, self.n_inputs, self.active_dims)
+        if on_accelerator():
+            return ProductStationary(amplitude, distance_columns(V, rate).astype(dtype), centre, *rest)
+        return FixedStationary(amplitude, V.astype(dtype), centre, rate.astype(dtype), *rest)
 
     def features(self, key: PRNGKeyArray, n_features: int) -> CosineFeatures:
         """`n_features` random cosines; ℓ and s² enter by reparametrisation, so derivatives pass through them."""
@@ -108,6 +105,57 @@ class FixedStationary(FixedKernel):
 
     def diagonal(self, X):
         return jnp.broadcast_to(self.amplitude, X.shape[:1])
+
+
+class ProductStationary(FixedKernel):
+    """The same for accelerators, where the rows are not even scaled and r² is one product: no sums over rows or columns
+    are left for its derivative.
+    """
+
+    amplitude: Scalar
+    columns: Float[Array, "C M"]
+    centre: Float[Array, " A"]
+    profile: Callable[[Array], Array]
+    n_inputs: int = eqx.field(static=True)
+    active_dims: tuple[int, ...] | None = eqx.field(static=True)
+
+    def matrix(self, X):
+        U = active_inputs(floating(X), self.n_inputs, self.active_dims) - self.centre
+        return self.profile(clamp_at_zero(distances_by_columns(U, self.columns)))
+
+    def diagonal(self, X):
+        return jnp.broadcast_to(self.amplitude, X.shape[:1])
+
+
+def distance_columns(V: Float[Array, "M A"], rate: Float[Array, "*A"]) -> Float[Array, "C M"]:
+    """‖u/ℓ − v‖² = (u, u², 1)ᵀ (−2v/ℓ, 1/ℓ², ‖v‖²): the columns for all v."""
+    squares = jnp.broadcast_to(jnp.broadcast_to(rate**2, V.shape[1:])[:, None], V.T.shape)
+    return jnp.concatenate([-2.0 * (V * rate).T, squares, jnp.sum(V * V, axis=1)[None]])
+
+
+@jax.custom_vjp
+def distances_by_columns(U: Float[Array, "N A"], columns: Float[Array, "C M"]) -> Float[Array, "N M"]:
+    """(u, u², 1)ᵀ columns, for accelerators: a sum of few terms is one operation with the profile after it, a matrix
+    product would be another. Of its derivative, which sums over many rows, products are made.
+    """
+    n = U.shape[1]
+    terms = U[:, :, None] * (columns[:n] + U[:, :, None] * columns[n : 2 * n])
+    return jnp.sum(terms, 1) + columns[2 * n]
+
+
+def _distances_forward(U, columns):
+    return distances_by_columns(U, columns), (U, columns)
+
+
+def _distances_backward(residuals, G):
+    U, columns = residuals
+    n = U.shape[1]
+    rows = jnp.concatenate([U, U * U, jnp.ones((len(U), 1), U.dtype)], axis=1)
+    slopes = G @ columns[: 2 * n].T
+    return slopes[:, :n] + 2.0 * U * slopes[:, n:], rows.T @ G
+
+
+distances_by_columns.defvjp(_distances_forward, _distances_backward)
 
 
 class RBFKernel(AbstractStationaryKernel):

@@ -1,0 +1,87 @@
+"""Forms of the computation for accelerators give what the plain ones give, with its derivatives; here on the CPU."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from factories import WISHARTS, make_batch, make_flow, points, quick_jit
+
+from wishflow import kernels, linalg, solver, specs
+from wishflow.fields import wishart
+from wishflow.inducing import joined_moments
+from wishflow.kernels import stationary
+from wishflow.objectives import negative_bound
+
+MODULES = (solver, wishart, stationary)
+
+
+@pytest.fixture
+def pretend(monkeypatch):
+    def on():
+        for module in MODULES:
+            monkeypatch.setattr(module, "on_accelerator", lambda: True)
+
+    return on
+
+
+def assert_same(one, other):
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10 * max(1.0, np.abs(np.asarray(b)).max()))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [*((name, {}) for name in WISHARTS), (WISHARTS[0], {"time_dependent": True})]
+)
+def test_the_bound_of_a_flow_is_the_same(name, options, key, pretend):
+    model, batch = make_flow(name, **options), make_batch()
+
+    def bound(model):
+        return negative_bound(model, batch, key, n_samples=2)[0]
+
+    plain = quick_jit(lambda model: jax.value_and_grad(bound)(model))(model)
+    pretend()
+    assert_same(quick_jit(lambda model: jax.value_and_grad(bound)(model))(model), plain)
+
+
+@pytest.mark.parametrize("spec", [specs.RBF(variance=0.8), specs.Matern32(), specs.RBF(active_dims=(0, 2))])
+def test_a_kernel_of_fixed_points_is_the_same(spec, pretend):
+    kernel, X, Z = kernels.build(spec, 3), points(1, 5), points(2, 4)
+
+    def weighted(kernel, X, Z):
+        fixed = kernel.fixed(Z, X.dtype)
+        matrix = fixed.amplitude * fixed.matrix(X)
+        return jnp.sum(matrix * jnp.cos(jnp.arange(20.0).reshape(5, 4))), matrix
+
+    def both(*arguments):
+        return jax.value_and_grad(weighted, argnums=(0, 1, 2), has_aux=True)(*arguments)
+
+    plain = quick_jit(lambda *arguments: both(*arguments))(kernel, X, Z)
+    pretend()
+    assert_same(quick_jit(lambda *arguments: both(*arguments))(kernel, X, Z), plain)
+
+
+def test_thin_products_are_products():
+    A, B = points(1, 5, 3), points(2, 3, 40)
+    for right in (B, B[:, :4]):
+        C = jnp.cos(A @ right)
+        plain, thin = (
+            jax.value_and_grad(lambda A, B, product=product: jnp.sum(product(A, B) * C), (0, 1))(A, right)
+            for product in (jnp.matmul, linalg.thin_product)
+        )
+        assert_same(thin, plain)
+
+
+def test_moments_from_one_product():
+    K, product, variances = points(1, 7, 4), points(2, 4, 11), points(3, 4, 2)
+
+    def plain(K, product, variances):
+        a, b, rest = jnp.split(K @ product, (4, 8), axis=1)
+        return rest, jnp.sum(a**2, 1), b**2 @ variances
+
+    def weighted(function):
+        return lambda *arguments: sum(jnp.sum(jnp.sin(part)) for part in function(*arguments))
+
+    arguments = (K, product, variances)
+    assert_same(joined_moments(*arguments), plain(*arguments))
+    one, other = (jax.grad(weighted(f), (0, 1, 2))(*arguments) for f in (joined_moments, plain))
+    assert_same(one, other)
