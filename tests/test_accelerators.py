@@ -1,18 +1,19 @@
 """Forms of the computation for accelerators give what the plain ones give, with its derivatives; here on the CPU."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from factories import WISHARTS, make_batch, make_flow, points, quick_jit
+from factories import WISHARTS, make_basis, make_batch, make_flow, points, quick_jit, spread
 
-from wishflow import kernels, linalg, solver, specs
+from wishflow import kernels, linalg, objectives, solver, specs
 from wishflow.fields import wishart
-from wishflow.inducing import joined_moments
+from wishflow.inducing import SparseGP, joined_moments
 from wishflow.kernels import stationary
-from wishflow.objectives import negative_bound
+from wishflow.objectives import natural_step, negative_bound
 
-MODULES = (solver, wishart, stationary)
+MODULES = (objectives, solver, wishart, stationary)
 
 
 @pytest.fixture
@@ -61,14 +62,13 @@ def test_a_kernel_of_fixed_points_is_the_same(spec, pretend):
 
 
 def test_thin_products_are_products():
-    A, B = points(1, 5, 3), points(2, 3, 40)
-    for right in (B, B[:, :4]):
-        C = jnp.cos(A @ right)
-        plain, thin = (
-            jax.value_and_grad(lambda A, B, product=product: jnp.sum(product(A, B) * C), (0, 1))(A, right)
-            for product in (jnp.matmul, linalg.thin_product)
-        )
-        assert_same(thin, plain)
+    A, B = points(1, 5, 3), points(2, 3, 4)
+
+    def weighted(product):
+        return lambda A, B: jnp.sum(jnp.sin(product(A, B)))
+
+    plain, thin = (jax.value_and_grad(weighted(product), (0, 1))(A, B) for product in (jnp.matmul, linalg.thin_product))
+    assert_same(thin, plain)
 
 
 def test_moments_from_one_product():
@@ -85,3 +85,24 @@ def test_moments_from_one_product():
     assert_same(joined_moments(*arguments), plain(*arguments))
     one, other = (jax.grad(weighted(f), (0, 1, 2))(*arguments) for f in (joined_moments, plain))
     assert_same(one, other)
+
+
+@pytest.mark.parametrize("diffusion", ["gp", "wishart-shared"])
+def test_factorisations_in_one_call_are_the_same(diffusion, key, pretend):
+    """A flow whose bases have the same size and whose output is a single one, and a step of its natural gradient."""
+    model, batch = make_flow(diffusion), make_batch()
+    gp = SparseGP.prior(make_basis(seed=4), 1)
+    gp = spread(eqx.tree_at(lambda gp: gp.posterior.mean, gp, points(5, 1, 6)), 2)
+    likelihood = eqx.tree_at(lambda p: p.noise.raw, model.likelihood, model.likelihood.noise.raw[:1])
+    model = eqx.tree_at(lambda m: (m.output, m.likelihood), model, (gp, likelihood))
+    batch = eqx.tree_at(lambda b: b.y, batch, batch.y[:, :1])
+
+    def bound(model):
+        value, (_, sites) = negative_bound(model, batch, key, has_sites=True)
+        return value, natural_step(model.output.posterior, sites, 0.3)
+
+    plain = quick_jit(lambda model: jax.value_and_grad(bound, has_aux=True)(model))(model)
+    pretend()
+    sites = jax.eval_shape(lambda model: negative_bound(model, batch, key, has_sites=True)[1][1], model)
+    assert sites.inverse is not None
+    assert_same(quick_jit(lambda model: jax.value_and_grad(bound, has_aux=True)(model))(model), plain)

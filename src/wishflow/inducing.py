@@ -13,10 +13,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from .kernels import AbstractKernel, FeatureMap, FixedKernel
-from .linalg import FIRST_JITTER, cholesky, each, lower_half, whitener
+from .linalg import FIRST_JITTER, cholesky, each, inverse_lower, known_whitener, lower_half, together, whitener
 from .parameters import LowerTriangular, zeros
 from .runtime import compiled, on_device
 
@@ -63,11 +63,36 @@ class InducingBasis(eqx.Module):
         """Lz, the Cholesky factor of `matrix`."""
         return cholesky(self.matrix())
 
+    def whitener(self) -> Float[Array, "M M"]:
+        """W = Lz⁻¹."""
+        return whitener(self.matrix())
+
     def prepare(self, dtype: jnp.dtype | None = None) -> PreparedBasis:
         """Factorise Kzz once, in the precision of Z; the result works in `dtype` (that of Z by default)."""
         dtype = self.Z.dtype if dtype is None else dtype
-        kernel, W = self.kernel.fixed(self.Z, dtype), whitener(self.matrix())
+        kernel, W = self.kernel.fixed(self.Z, dtype), self.whitener()
         return PreparedBasis(kernel, W.astype(dtype), (kernel.amplitude * W).astype(dtype))
+
+
+class FactorisedBasis(InducingBasis):
+    """A basis whose W was found before."""
+
+    known: Float[Array, "M M"]
+
+    def whitener(self):
+        return known_whitener(self.matrix(), self.known)
+
+
+def factorised(
+    bases: list[InducingBasis], factor: Float[Array, "M M"]
+) -> tuple[list[InducingBasis], Float[Array, "M M"]]:
+    """Bases of equal size that know their W, and the inverse of a lower triangular factor of the same size: all
+    factorisations in one call, and all inverses in another, for accelerators. No derivative passes through the inverse.
+    """
+    matrices, factor = jax.lax.stop_gradient((jnp.stack([basis.matrix() for basis in bases]), factor))
+    *known, inverse = together(inverse_lower, jnp.concatenate([together(cholesky, matrices), factor[None]]))
+    pairs = zip(bases, known, strict=True)
+    return [FactorisedBasis(basis.kernel, basis.Z, basis.jitter, W) for basis, W in pairs], inverse
 
 
 class PreparedBasis(eqx.Module):
@@ -279,7 +304,7 @@ class JoinedStructured(eqx.Module):
         cls, basis: InducingBasis, posterior: StructuredPosterior, further: Float[Array, "D M"], dtype: jnp.dtype
     ) -> JoinedStructured:
         """`further` are weights of a(x) beside those of the posterior, such as a drift's."""
-        kernel, W = basis.kernel.fixed(basis.Z, dtype), whitener(basis.matrix())
+        kernel, W = basis.kernel.fixed(basis.Z, dtype), basis.whitener()
         projector = kernel.amplitude.astype(W.dtype) * W.T
         right = projector @ jnp.concatenate([posterior.factor, further.T, posterior.mean.T], axis=1)
         n_missing = -(projector.shape[1] + right.shape[1]) % N_LANES
@@ -352,9 +377,11 @@ class SparseGP(eqx.Module):
             gp = self.conditioned()
             a = gp.basis.project(X)
             return jax.lax.stop_gradient(a), *gp.marginals_at(X, a)
-        kernel, q = self.basis.kernel, self.posterior
-        K = kernel.matrix(X, self.basis.Z)
-        a, mean, variance = single_marginals(K, kernel.diagonal(X), self.basis.matrix(), q.mean[0], q.factors()[0])
+        kernel, q = self.basis.kernel.fixed(self.basis.Z, X.dtype), self.posterior
+        Kzz, W = self.basis.matrix(), jax.lax.stop_gradient(self.basis.whitener())
+        a, mean, variance = single_marginals(
+            kernel.matrix(X), kernel.amplitude, kernel.diagonal(X), Kzz, W, q.mean[0], q.factors()[0]
+        )
         return jax.lax.stop_gradient(a), mean[:, None], variance[:, None]
 
 
@@ -377,40 +404,45 @@ class ConditionedGP(eqx.Module):
 @jax.custom_vjp
 def single_marginals(
     K: Float[Array, "N M"],
+    amplitude: Scalar,
     diagonal: Float[Array, " N"],
     Kzz: Float[Array, "M M"],
+    W: Float[Array, "M M"],
     m: Float[Array, " M"],
     R: Float[Array, "M M"],
 ) -> tuple[Float[Array, "N M"], Float[Array, " N"], Float[Array, " N"]]:
-    """a = K Lz⁻ᵀ in rows, the means a m and the variances k − aᵀa + aᵀSa of one output with S = RRᵀ.
+    """a = s K Wᵀ in rows, s the amplitude and W = Lz⁻¹, the means a m and the variances k − aᵀa + aᵀSa of one output with
+    S = RRᵀ.
 
-    No derivative passes through a. With g and G the derivatives by means and variances, W = Lz⁻¹ and
-    H = Σ_n G_n a_n a_nᵀ, those by what does not depend on rows need no more products with rows:
+    No derivative passes through a or W. With g and G the derivatives by means and variances and H = Σ_n G_n a_n a_nᵀ,
+    those by what does not depend on rows need no more products with rows:
 
-        ∂K = A W with A = 2 G a(S − I) + g mᵀ,   ∂R = 2 H R,   ∂m = aᵀg,   ∂Kzz = −Wᵀ Φ(2(S − I)H + m ∂mᵀ) W,
+        ∂K = s A W with A = 2 G a(S − I) + g mᵀ,   ∂R = 2 H R,   ∂m = aᵀg,
+        ∂s = tr B / s and ∂Kzz = −Wᵀ Φ(B) W with B = Aᵀa = 2(S − I)H + m ∂mᵀ,
 
-    Φ as in `whitener` (∂W = Aᵀ K = (2(S − I)H + m ∂mᵀ) Lzᵀ, and the Lzᵀ cancels). That makes four products of size
-    N M² for value and derivatives, where the steps one by one take six.
+    Φ as in `whitener` (∂W = s Aᵀ K = B Lzᵀ, and the Lzᵀ cancels). That makes four products of size N M² for value and
+    derivatives, where the steps one by one take six.
     """
-    return _single_forward(K, diagonal, Kzz, m, R)[0]
+    return _single_forward(K, amplitude, diagonal, Kzz, W, m, R)[0]
 
 
-def _single_forward(K, diagonal, Kzz, m, R):
-    W, S = whitener(Kzz), R @ R.T
-    a = K @ W.T
+def _single_forward(K, amplitude, diagonal, Kzz, W, m, R):
+    S = R @ R.T
+    a = K @ (amplitude * W).T
     t = a @ S
     variance = jnp.maximum(diagonal - jnp.sum(a * a, -1), 0.0) + jnp.sum(a * t, -1)
-    return (a, a @ m, variance), (a, t, S, W, m, R)
+    return (a, a @ m, variance), (a, t, S, W, amplitude, m, R)
 
 
 def _single_backward(residuals, cotangents):
-    a, t, S, W, m, R = residuals
+    a, t, S, W, amplitude, m, R = residuals
     _, g, G = cotangents
     # Where k − aᵀa was cut off at zero, by rounding alone, its derivative passes through.
     A = 2.0 * G[:, None] * (t - a) + g[:, None] * m
     H, dm = a.T @ (G[:, None] * a), g @ a
     inner = 2.0 * (S @ H - H) + m[:, None] * dm
-    return A @ W, G, -W.T @ lower_half(inner) @ W, dm, 2.0 * H @ R
+    by_Kzz = -W.T @ lower_half(inner) @ W
+    return A @ (amplitude * W), jnp.trace(inner) / amplitude, G, by_Kzz, None, dm, 2.0 * H @ R
 
 
 single_marginals.defvjp(_single_forward, _single_backward)

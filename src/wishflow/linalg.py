@@ -17,10 +17,10 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PyTree, Scalar
 
 from .errors import FactorisationError
+from .runtime import on_accelerator
 
 FIRST_JITTER = 1e-10
 LAST_JITTER = 1e-4
-MOST_THIN = 32
 
 
 def each(function: Callable, stack: PyTree[Array]) -> PyTree[Array]:
@@ -52,8 +52,10 @@ def lower_half(matrix: Float[Array, "... M M"]) -> Float[Array, "... M M"]:
 
 @jax.custom_vjp
 def thin_product(A: Float[Array, "N C"], B: Float[Array, "C M"]) -> Float[Array, "N M"]:
-    """A B for few columns C, for accelerators: a sum of C terms is part of the operations before and after it, where a
-    matrix product is an operation of its own, with its operands and its result written to memory.
+    """A B for few columns C and M, for accelerators: a sum of C terms is part of the operations before and after it,
+    where a matrix product is an operation of its own, with its operands and its result written to memory.
+
+    The derivative by B, a sum over rows, is a product.
     """
     return jnp.sum(A[:, :, None] * B, 1)
 
@@ -64,7 +66,7 @@ def _thin_forward(A, B):
 
 def _thin_backward(operands, G):
     A, B = operands
-    return (thin_product(G, B.T) if G.shape[1] <= MOST_THIN else G @ B.T), A.T @ G
+    return thin_product(G, B.T), A.T @ G
 
 
 thin_product.defvjp(_thin_forward, _thin_backward)
@@ -84,6 +86,25 @@ def whitener(matrix: Float[Array, "M M"]) -> Float[Array, "M M"]:
 def _whitener_jvp(primals, tangents):
     W = whitener(*primals)
     return W, -lower_half(W @ tangents[0] @ W.T) @ W
+
+
+@jax.custom_jvp
+def known_whitener(matrix: Float[Array, "M M"], W: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """`whitener` of a matrix whose whitener W was found before, with its derivative by the matrix."""
+    return W
+
+
+@known_whitener.defjvp
+def _known_whitener_jvp(primals, tangents):
+    W = primals[1]
+    return W, -lower_half(W @ tangents[0] @ W.T) @ W
+
+
+def together(function: Callable, stack: PyTree[Array]) -> PyTree[Array]:
+    """`function` of every matrix of a stack: in one call on accelerators, where a small matrix takes as long as many,
+    else by `each`.
+    """
+    return jax.vmap(function)(stack) if on_accelerator() else each(function, stack)
 
 
 def inverse_square_root(precision: Float[Array, "M M"]) -> Float[Array, "M M"]:

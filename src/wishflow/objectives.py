@@ -9,12 +9,13 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, Scalar
 
 from . import filtering, particles
 from .errors import OptionError
-from .inducing import WhitenedPosterior
+from .inducing import WhitenedPosterior, factorised
 from .likelihoods import GaussianLikelihood
 from .linalg import cholesky, each, inverse_square_root, low_rank_log_density, solve_lower
 from .models import AbstractModel, DynamicsModel, LatentModel, SparseGPModel
 from .models.latent import PreparedReadout
 from .parameters import LowerTriangular
+from .runtime import on_accelerator
 from .solver import scan_steps
 
 
@@ -31,12 +32,14 @@ class Sites(eqx.Module):
     """What a natural-gradient step of the output needs of a forward pass, rows being (sample, row) pairs.
 
     a(x_T), the curvatures λ = max(0, −E ∂² log p) and the targets λ·mean + E ∂ log p; `weights` holds N/(B S).
+    `inverse` is R⁻¹ where it is known.
     """
 
     a: Float[Array, "K M"]
     curvature: Float[Array, "K P"]
     target: Float[Array, "K P"]
     weights: Float[Array, " K"]
+    inverse: Float[Array, "M M"] | None = None
 
 
 def negative_bound(
@@ -58,6 +61,10 @@ def negative_bound(
     lower the fit, because no path knows y; in the second it can explain noise in y.
     """
     k_path, k_fit = jax.random.split(key)
+    inverse = None
+    if on_accelerator() and has_sites and _is_alike(model):
+        bases, inverse = factorised(model.bases(), model.output.posterior.factors()[0])
+        model = eqx.tree_at(lambda m: m.bases(), model, bases)
     samples = n_samples if model.is_stochastic else 1
     arrived = model.carry_samples(batch.X, k_path, samples, dtype)
     a, mean, variance = model.output.projected_marginals(arrived)
@@ -68,8 +75,13 @@ def negative_bound(
     weights = (row_weights * shares).reshape(-1)
     # Padded rows repeat real ones, so their densities are finite and a weight of zero removes them.
     parts = {"fit": jnp.sum(row_weights * by_row), "kl_output": jnp.sum(model.output.kl()), **model.path_kl()}
-    sites = _sites(model, y, a, mean, variance, weights, k_fit) if has_sites else None
+    sites = _sites(model, y, a, mean, variance, weights, k_fit, inverse) if has_sites else None
     return -_weighted(parts, kl_weight), (parts, sites)
+
+
+def _is_alike(model: AbstractModel) -> bool:
+    """Whether all bases have the same number of inducing points and the output is a single one."""
+    return len(model.output.posterior.mean) == 1 and len({basis.n_inducing for basis in model.bases()}) == 1
 
 
 def _over_paths(log_density: Float[Array, "S B"], average: str) -> tuple[Float[Array, " B"], Float[Array, "S B"]]:
@@ -93,7 +105,7 @@ def _weighted(parts, c):
     return parts["fit"] - sum(c**power * parts[name] for name, power in WARM_UP.items() if name in parts)
 
 
-def _sites(model, y, a, mean, variance, weights, key) -> Sites:
+def _sites(model, y, a, mean, variance, weights, key, inverse) -> Sites:
     """λ and targets from the derivatives of the expected log density: d/dmean = E ∂ log p, d/dvariance = ½ E ∂² log
     p.
     """
@@ -105,7 +117,7 @@ def _sites(model, y, a, mean, variance, weights, key) -> Sites:
 
     slope, half_curvature = jax.grad(total, argnums=(0, 1))(mean, variance)
     curvature = jnp.maximum(-2.0 * half_curvature, 0.0)
-    return Sites(a, curvature, curvature * mean + slope, weights)
+    return Sites(a, curvature, curvature * mean + slope, weights, inverse)
 
 
 def natural_step(posterior: WhitenedPosterior, sites: Sites, rate: Scalar | float) -> WhitenedPosterior:
@@ -118,7 +130,7 @@ def natural_step(posterior: WhitenedPosterior, sites: Sites, rate: Scalar | floa
 
     def one(q):
         mean, sqrt, curvature, target = q
-        inverse = solve_lower(sqrt, identity)
+        inverse = solve_lower(sqrt, identity) if sites.inverse is None else sites.inverse
         precision, theta = inverse.T @ inverse, inverse.T @ (inverse @ mean)
         weighted = sites.a * (sites.weights * curvature)[:, None]
         precision = (1 - rate) * precision + rate * (identity + weighted.T @ sites.a)
