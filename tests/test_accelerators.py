@@ -5,11 +5,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from factories import WISHARTS, make_basis, make_batch, make_flow, points, quick_jit, spread
+from factories import WISHARTS, make_batch, make_flow, points, quick_jit, spread
 
 from wishflow import kernels, linalg, objectives, solver, specs
 from wishflow.fields import wishart
-from wishflow.inducing import SparseGP, joined_moments
+from wishflow.inducing import InducingBasis, SparseGP, joined_moments
 from wishflow.kernels import stationary
 from wishflow.objectives import natural_step, negative_bound
 
@@ -88,12 +88,12 @@ def test_moments_from_one_product():
     assert_same(one, other)
 
 
-@pytest.mark.parametrize("diffusion", ["gp", "wishart-shared"])
-def test_factorisations_in_one_call_are_the_same(diffusion, key, pretend):
+@pytest.mark.parametrize(("diffusion", "is_alike"), [("gp", True), ("wishart-shared", True), ("wishart-shared", False)])
+def test_factorisations_in_one_call_are_the_same(diffusion, is_alike, key, pretend):
     """A flow whose bases have the same size and whose output is a single one, and a step of its natural gradient."""
     model, batch = make_flow(diffusion), make_batch()
-    gp = SparseGP.prior(make_basis(seed=4), 1)
-    gp = spread(eqx.tree_at(lambda gp: gp.posterior.mean, gp, points(5, 1, 6)), 2)
+    kernel = model.field.basis.kernel if is_alike else kernels.build(specs.Matern52(), 3)
+    gp = spread(SparseGP.prior(InducingBasis.of(kernel, points(4, 6), 1e-6), 1), 2)
     likelihood = eqx.tree_at(lambda p: p.noise.raw, model.likelihood, model.likelihood.noise.raw[:1])
     model = eqx.tree_at(lambda m: (m.output, m.likelihood), model, (gp, likelihood))
     batch = eqx.tree_at(lambda b: b.y, batch, batch.y[:, :1])

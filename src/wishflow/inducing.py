@@ -75,24 +75,40 @@ class InducingBasis(eqx.Module):
 
 
 class FactorisedBasis(InducingBasis):
-    """A basis whose W was found before."""
+    """A basis whose matrix and W were found before."""
 
-    known: Float[Array, "M M"]
+    known_matrix: Float[Array, "M M"]
+    known_whitener: Float[Array, "M M"]
+
+    def matrix(self):
+        return self.known_matrix
 
     def whitener(self):
-        return known_whitener(self.matrix(), self.known)
+        return known_whitener(self.known_matrix, self.known_whitener)
 
 
 def factorised(
     bases: list[InducingBasis], factor: Float[Array, "M M"]
 ) -> tuple[list[InducingBasis], Float[Array, "M M"]]:
-    """Bases of equal size that know their W, and the inverse of a lower triangular factor of the same size: all
-    factorisations in one call, and all inverses in another, for accelerators. No derivative passes through the inverse.
+    """Bases of equal size that know their matrices and W, and the inverse of a lower triangular factor of that size:
+    all factorisations in one call, and all inverses in another, for accelerators. The inverse has no derivative.
     """
-    matrices, factor = jax.lax.stop_gradient((jnp.stack([basis.matrix() for basis in bases]), factor))
-    *known, inverse = together(inverse_lower, jnp.concatenate([together(cholesky, matrices), factor[None]]))
-    pairs = zip(bases, known, strict=True)
-    return [FactorisedBasis(basis.kernel, basis.Z, basis.jitter, W) for basis, W in pairs], inverse
+    matrices = _matrices(bases)
+    fixed, factor = jax.lax.stop_gradient((matrices, factor))
+    *known, inverse = together(inverse_lower, jnp.concatenate([together(cholesky, fixed), factor[None]]))
+    parts = zip(bases, matrices, known, strict=True)
+    return [FactorisedBasis(b.kernel, b.Z, b.jitter, matrix, W) for b, matrix, W in parts], inverse
+
+
+def _matrices(bases: list[InducingBasis]) -> Float[Array, "B M M"]:
+    """The matrices of several bases, at once where their kernels are of one kind."""
+    if len({jax.tree.structure(basis) for basis in bases}) > 1 or len({_shapes(basis) for basis in bases}) > 1:
+        return jnp.stack([basis.matrix() for basis in bases])
+    return jax.vmap(lambda basis: basis.matrix())(jax.tree.map(lambda *leaves: jnp.stack(leaves), *bases))
+
+
+def _shapes(basis: InducingBasis) -> tuple[tuple[int, ...], ...]:
+    return tuple(leaf.shape for leaf in jax.tree.leaves(basis))
 
 
 class PreparedBasis(eqx.Module):
