@@ -578,7 +578,7 @@ def test_the_command_passes_its_options_on(monkeypatch, tmp_path):
     calls = []
     monkeypatch.setattr(reproduce, "main", lambda output, **options: calls.append((output, options)) or 3)
     given = ("--data", "boston,power", "--data", "naval", "--models", "sgp", "--splits", 5, "--preset", "paper")
-    result = invoke(*given, "--group", 2, "--output", tmp_path, "--report-only")
+    result = invoke(*given, "--group", 2, "--processes", 3, "--output", tmp_path, "--report-only")
     assert result.exit_code == 3
     assert calls == [
         (
@@ -589,6 +589,7 @@ def test_the_command_passes_its_options_on(monkeypatch, tmp_path):
                 "n_splits": 5,
                 "preset": "paper",
                 "group": 2,
+                "n_processes": 3,
                 "is_report_only": True,
             },
         )
@@ -597,7 +598,8 @@ def test_the_command_passes_its_options_on(monkeypatch, tmp_path):
 
 def test_help_names_the_options():
     text = invoke("--help").output
-    assert all(f"--{name}" in text for name in ("data", "models", "splits", "preset", "group", "output", "report-only"))
+    names = ("data", "models", "splits", "preset", "group", "processes", "output", "report-only")
+    assert all(f"--{name}" in text for name in names)
 
 
 @pytest.mark.parametrize(
