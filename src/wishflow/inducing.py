@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import itertools
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .kernels import AbstractKernel, FeatureMap, FixedKernel
-from .linalg import FIRST_JITTER, cholesky, each, lower_half, whitener
+from .linalg import FIRST_JITTER, cayley, cholesky, each, lower_half, whitener
 from .parameters import LowerTriangular, zeros
 from .runtime import compiled, on_device
 
@@ -63,10 +64,14 @@ class InducingBasis(eqx.Module):
         """Lz, the Cholesky factor of `matrix`."""
         return cholesky(self.matrix())
 
-    def prepare(self, dtype: jnp.dtype | None = None) -> PreparedBasis:
-        """Factorise Kzz once, in the precision of Z; the result works in `dtype` (that of Z by default)."""
+    def prepare(self, dtype: jnp.dtype | None = None, rotation: Float[Array, "M M"] | None = None) -> PreparedBasis:
+        """Factorise Kzz once, in the precision of Z; the result works in `dtype` (that of Z by default).
+
+        With a rotation Q rows are Qᵀa(x) instead of a(x): as good a whitening, (Lz Q)⁻¹ k(Z, x), at no cost for rows.
+        """
         dtype = self.Z.dtype if dtype is None else dtype
         kernel, W = self.kernel.fixed(self.Z, dtype), whitener(self.matrix())
+        W = W if rotation is None else rotation.T @ W
         return PreparedBasis(kernel, W.astype(dtype), (kernel.amplitude * W).astype(dtype))
 
 
@@ -104,9 +109,13 @@ class AbstractPosterior(eqx.Module):
     def factors(self) -> Float[Array, "P M M"]:
         """The R_p, written out."""
 
+    def rotation(self) -> Float[Array, "M M"] | None:
+        """Q, if the posterior is prepared for rows Qᵀa(x); None: for rows of a(x)."""
+        return None
+
     @abc.abstractmethod
-    def prepare(self, dtype: jnp.dtype) -> PreparedPosterior:
-        """What means and quadratic forms at rows of a(x) need, in `dtype`."""
+    def prepare(self, dtype: jnp.dtype, rotation: Float[Array, "M M"] | None = None) -> PreparedPosterior:
+        """What means and quadratic forms at rows of a(x) need, in `dtype`; `rotation` is that of `rotation()`."""
 
 
 class WhitenedPosterior(AbstractPosterior):
@@ -128,7 +137,7 @@ class WhitenedPosterior(AbstractPosterior):
     def factors(self):
         return self.sqrt.value
 
-    def prepare(self, dtype):
+    def prepare(self, dtype, rotation=None):
         """Factors of all outputs side by side: one matrix product instead of P.
 
         R is lower triangular, so its columns are cut into blocks without the zeros above them: with five blocks the
@@ -172,7 +181,7 @@ class StructuredPosterior(AbstractPosterior):
     def factors(self):
         return self.factor * jnp.exp(0.5 * self.log_variances)[:, None, :]
 
-    def prepare(self, dtype):
+    def prepare(self, dtype, rotation=None):
         variances = jnp.exp(self.log_variances)
         return PreparedStructured(*(x.astype(dtype) for x in (self.mean.T, self.factor, variances.T)))
 
@@ -199,13 +208,53 @@ class DiagonalPosterior(AbstractPosterior):
     def factors(self):
         return jnp.exp(0.5 * self.log_variances)[:, None, :] * jnp.eye(self.mean.shape[-1], dtype=self.mean.dtype)
 
-    def prepare(self, dtype):
+    def prepare(self, dtype, rotation=None):
         return PreparedDiagonal(*(x.astype(dtype) for x in (self.mean.T, jnp.exp(self.log_variances).T)))
 
 
-POSTERIORS: dict[str, type[WhitenedPosterior] | type[StructuredPosterior] | type[DiagonalPosterior]] = {
+class RotatedPosterior(AbstractPosterior):
+    """R_p = Q diag(√λ_p) with one orthogonal Q for all outputs: covariances that have their eigenvectors in common.
+
+    Q = (I − A)(I + A)⁻¹ with the skew A = B − Bᵀ, B what is below the diagonal (Cayley). The prior N(0, I) is the same
+    in all directions, so in rows Qᵀa(x), which cost what rows of a(x) cost, q is diagonal: a quadratic form of P
+    outputs costs PM for each row, as if nothing were correlated. With one output it is any Gaussian, with as many
+    parameters as `StructuredPosterior` has.
+    """
+
+    mean: Float[Array, "P M"]
+    below: Float[Array, "M M"]
+    log_variances: Float[Array, "P M"]
+
+    @classmethod
+    def prior(cls, n_outputs: int, n_inducing: int) -> RotatedPosterior:
+        """The prior N(0, I)."""
+        means, log_variances = zeros(n_outputs, n_inducing), zeros(n_outputs, n_inducing)
+        return cls(means, zeros(n_inducing, n_inducing), log_variances)
+
+    def rotation(self):
+        return cayley(jnp.tril(self.below, -1))
+
+    def kl(self):
+        squares = jnp.sum(self.mean**2, -1) + jnp.sum(jnp.exp(self.log_variances), -1)
+        return 0.5 * (squares - self.mean.shape[-1] - jnp.sum(self.log_variances, -1))
+
+    def factors(self):
+        return self.rotation() * jnp.exp(0.5 * self.log_variances)[:, None, :]
+
+    def prepare(self, dtype, rotation=None):
+        mean = turned(self.mean, self.rotation() if rotation is None else rotation)
+        return PreparedDiagonal(*(x.astype(dtype) for x in (mean.T, jnp.exp(self.log_variances).T)))
+
+
+def turned(weights: Float[Array, "K M"], rotation: Float[Array, "M M"] | None) -> Float[Array, "K M"]:
+    """Weights w of a(x) as those of Qᵀa(x), so that they give the same: (Qᵀw)ᵀ in rows."""
+    return weights if rotation is None else weights @ rotation
+
+
+POSTERIORS: dict[str, Any] = {
     "full": WhitenedPosterior,
     "structured": StructuredPosterior,
+    "rotated": RotatedPosterior,
     "diagonal": DiagonalPosterior,
 }
 
@@ -276,7 +325,8 @@ class SparseGP(eqx.Module):
 
     def conditioned(self) -> ConditionedGP:
         """Factorise Kzz once; the result gives marginals."""
-        return ConditionedGP(self.basis.prepare(), self.posterior.prepare(self.basis.Z.dtype))
+        Q = self.posterior.rotation()
+        return ConditionedGP(self.basis.prepare(rotation=Q), self.posterior.prepare(self.basis.Z.dtype, Q))
 
     def projected_marginals(
         self, X: Float[Array, "N D"]

@@ -121,7 +121,7 @@ def _flatten(kind: type, *terms: KernelSpec) -> tuple[KernelSpec, ...]:
 # --- diffusions ------------------------------------------------------------------------------
 
 
-POSTERIORS = ("full", "structured", "diagonal")
+POSTERIORS = ("full", "structured", "rotated", "diagonal")
 
 
 def _check_posterior(name: str) -> None:

@@ -21,6 +21,7 @@ from ..inducing import (
     PreparedBasis,
     PreparedPosterior,
     draw_pathwise,
+    turned,
 )
 from ..noise import standard_normals
 from ..parameters import AbstractParameter, Positive
@@ -155,10 +156,11 @@ class WishartField(AbstractField):
 
     def prepare(self, dtype=None):
         dtype = self.basis.Z.dtype if dtype is None else dtype
+        Q = self.posterior.rotation()
         return PreparedWishart(
-            self.basis.prepare(dtype),
-            self.drift_mean.T.astype(dtype),
-            self.posterior.prepare(dtype),
+            self.basis.prepare(dtype, Q),
+            turned(self.drift_mean, Q).T.astype(dtype),
+            self.posterior.prepare(dtype, Q),
             *self._scale_and_white(dtype),
             self.dof,
             self.is_time_dependent,
