@@ -220,28 +220,34 @@ def _by_contender(name: str) -> dict[tuple[str, str], dict]:
     return {(row["work"], row["contender"]): row for row in rows if row["median_ms"] is not None}
 
 
+CHEAPER_FORMS = ("structured", "rotated")
+
+
 def structured_table() -> str:
-    """What one factor for all outputs of q loses, against one for each: the bound of the training rows, per row."""
-    found: dict[tuple[str, str], dict] = {}
+    """What one factor or one rotation for all outputs of q loses, against a factor for each: the bound of the training
+    rows, per row, from pairs of one file."""
+    found: dict[tuple[str, str], dict[str, dict]] = {}
     for file, job, line in _tried("uci"):
         diffusion = job.get("options", {}).get("diffusion")
-        if "n_train" in line and isinstance(diffusion, dict) and diffusion.get("posterior") in ("structured", "full"):
-            found[job["data"], diffusion["posterior"]] = {**line, "file": file}
-    rows = {}
-    for data in dict.fromkeys(data for data, _ in found):
-        if (data, "full") in found and (data, "structured") in found:
-            pair = [found[data, name] for name in ("structured", "full")]
-            bounds = [line["mean"]["bound"] / line["n_train"] for line in pair]
-            scores = [line["mean"]["log_density_of_more_paths"] for line in pair]
-            rows[data] = {
-                "bound per row, structured": f"{bounds[0]:.4f}",
-                "full": f"{bounds[1]:.4f}",
-                "lost": f"{bounds[1] - bounds[0]:+.4f}",
-                "held-out log density, structured": f"{scores[0]:.3f}",
-                "held-out, full": f"{scores[1]:.3f}",
-                "splits": str(pair[0]["job"]["splits"]),
-            }
-    return _grid("data", rows) if rows else NOT_MEASURED
+        form = diffusion.get("posterior") if isinstance(diffusion, dict) else None
+        if "n_train" in line and form in (*CHEAPER_FORMS, "full"):
+            found.setdefault((job["data"], file), {})[form] = line
+    rows: dict[str, dict[str, str]] = {}
+    for (data, file), lines in found.items():
+        for form in CHEAPER_FORMS:
+            if {form, "full"} <= set(lines):
+                pair = [lines[form], lines["full"]]
+                bounds = [line["mean"]["bound"] / line["n_train"] for line in pair]
+                scores = [line["mean"]["log_density_of_more_paths"] for line in pair]
+                rows[f"{data}, {form} q ({file})"] = {
+                    "bound per row": f"{bounds[0]:.4f}",
+                    "full q": f"{bounds[1]:.4f}",
+                    "lost": f"{bounds[1] - bounds[0]:+.4f}",
+                    "held-out log density": f"{scores[0]:.3f}",
+                    "held-out, full q": f"{scores[1]:.3f}",
+                    "splits": str(pair[0]["job"]["splits"]),
+                }
+    return _grid("data", dict(sorted(rows.items()))) if rows else NOT_MEASURED
 
 
 def blocks_table() -> str:

@@ -33,6 +33,7 @@ DIFFUSIONS = {
     "wishart-independent": specs.Wishart(rank=None, dof=2, columns="independent"),
     "wishart-shared-white": specs.Wishart(rank=2, dof=3, white=0.2, unit_rows=False),
     "wishart-shared-full": specs.Wishart(rank=2, dof=4, posterior="full"),
+    "wishart-shared-rotated": specs.Wishart(rank=2, dof=4, posterior="rotated"),
     "wishart-independent-white": specs.Wishart(rank=2, dof=3, columns="independent", white=0.2),
 }
 WISHARTS = [name for name in DIFFUSIONS if name.startswith("wishart")]

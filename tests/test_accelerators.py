@@ -72,19 +72,24 @@ def test_thin_products_are_products():
     assert_same(thin, plain)
 
 
-def test_moments_from_one_product():
+@pytest.mark.parametrize("is_orthogonal", [False, True])
+def test_moments_from_one_product(is_orthogonal):
     K, product, variances = points(1, 7, 4), points(2, 4, 11), points(3, 4, 2)
 
+    def joined(*arguments):
+        return joined_moments(*arguments, is_orthogonal)
+
     def plain(K, product, variances):
-        a, b, rest = jnp.split(K @ product, (4, 8), axis=1)
+        a, b, rest = jnp.split(K @ product, (4, 4 if is_orthogonal else 8), axis=1)
+        b = a if is_orthogonal else b
         return rest, jnp.sum(a**2, 1), b**2 @ variances
 
     def weighted(function):
         return lambda *arguments: sum(jnp.sum(jnp.sin(part)) for part in function(*arguments))
 
     arguments = (K, product, variances)
-    assert_same(joined_moments(*arguments), plain(*arguments))
-    one, other = (jax.grad(weighted(f), (0, 1, 2))(*arguments) for f in (joined_moments, plain))
+    assert_same(joined(*arguments), plain(*arguments))
+    one, other = (jax.grad(weighted(f), (0, 1, 2))(*arguments) for f in (joined, plain))
     assert_same(one, other)
 
 

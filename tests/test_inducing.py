@@ -12,6 +12,7 @@ from wishflow import inducing, kernels, specs
 from wishflow.inducing import (
     DiagonalPosterior,
     InducingBasis,
+    RotatedPosterior,
     SparseGP,
     StructuredPosterior,
     WhitenedPosterior,
@@ -62,7 +63,9 @@ def kl(posterior):
     return posterior.kl()
 
 
-FORMS = pytest.mark.parametrize("posterior", [WhitenedPosterior, StructuredPosterior, DiagonalPosterior])
+FORMS = pytest.mark.parametrize(
+    "posterior", [WhitenedPosterior, StructuredPosterior, RotatedPosterior, DiagonalPosterior]
+)
 
 # --- KL ------------------------------------------------------------------------------------------
 
@@ -163,6 +166,36 @@ def test_a_structured_posterior_of_one_output_is_any_gaussian(key):
     np.testing.assert_allclose(structured.kl(), full.kl(), rtol=1e-12)
     forms = [q.prepare(a.dtype).quadratics(a) for q in (structured, full)]
     np.testing.assert_allclose(forms[0], forms[1], rtol=1e-10)
+
+
+def test_a_rotated_posterior_of_one_output_is_any_gaussian(key):
+    """S = Q diag(λ) Qᵀ with det Q = 1; A = (I − Q)(I + Q)⁻¹ leads back to Q."""
+    R = np.tril(np.random.default_rng(0).normal(size=(6, 6)), -1) + np.diag([0.3, 2.0, 1.0, 0.1, 0.7, 1.5])
+    variances, Q = np.linalg.eigh(R @ R.T)
+    Q[:, 0] *= np.linalg.det(Q)
+    A = (np.eye(6) - Q) @ np.linalg.inv(np.eye(6) + Q)
+    mean, a = jax.random.normal(key, (1, 6)), points(3, 4, dim=6)
+    full = WhitenedPosterior(mean, LowerTriangular.of(jnp.asarray(R[None])))
+    rotated = RotatedPosterior(mean, jnp.asarray(A), jnp.asarray(np.log(variances))[None])
+    np.testing.assert_allclose(rotated.rotation(), Q, atol=1e-12)
+    np.testing.assert_allclose(rotated.kl(), full.kl(), rtol=1e-12)
+    prepared = rotated.prepare(a.dtype, rotated.rotation())
+    turned_rows = a @ rotated.rotation()
+    np.testing.assert_allclose(prepared.quadratics(turned_rows), full.prepare(a.dtype).quadratics(a), rtol=1e-10)
+    np.testing.assert_allclose(prepared.means(turned_rows), full.prepare(a.dtype).means(a), rtol=1e-10)
+
+
+def test_a_rotated_basis_is_as_good_a_whitening():
+    """Rows are Qᵀa(x): what is unexplained stays, and turned weights give the same numbers."""
+    basis, X = make_basis(), points(2, 9)
+    Q = spread(RotatedPosterior.prior(1, basis.n_inducing)).rotation()
+    plain, turned_basis = basis.prepare(), basis.prepare(rotation=Q)
+    a, rows = plain.project(X), turned_basis.project(X)
+    np.testing.assert_allclose(rows, a @ Q, atol=1e-12)
+    np.testing.assert_allclose(turned_basis.unexplained(X, rows), plain.unexplained(X, a), atol=1e-12)
+    weights = jnp.asarray(np.random.default_rng(0).normal(size=(2, basis.n_inducing)))
+    np.testing.assert_allclose(rows @ inducing.turned(weights, Q).T, a @ weights.T, atol=1e-11)
+    assert inducing.turned(weights, None) is weights
 
 
 def test_float32_basis_follows_the_float64_one():

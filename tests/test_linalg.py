@@ -58,6 +58,21 @@ def test_the_whitener_and_its_derivatives_are_those_of_factor_and_inverse(key):
     np.testing.assert_allclose(slopes[0] + slopes[0].T, slopes[1] + slopes[1].T, rtol=1e-9, atol=1e-12)
 
 
+def test_a_cayley_map_is_a_rotation_with_the_right_slope(key):
+    """Q = (I − A)(I + A)⁻¹ by NumPy; QQᵀ = I, det Q = 1; and dQ = −2 dA where A = 0."""
+    B = jnp.tril(0.7 * jax.random.normal(key, (7, 7)), -1)
+    A, identity = np.asarray(B - B.T), np.eye(7)
+    Q = np.asarray(linalg.cayley(B))
+    np.testing.assert_allclose(Q, (identity - A) @ np.linalg.inv(identity + A), atol=1e-13)
+    np.testing.assert_allclose(Q @ Q.T, identity, atol=1e-13)
+    assert np.linalg.det(Q) == pytest.approx(1.0)
+    _, slope = jax.jvp(linalg.cayley, (jnp.zeros((7, 7)),), (B,))
+    np.testing.assert_allclose(slope, -2.0 * A, atol=1e-12)
+    h = 1e-6
+    _, slope = jax.jvp(linalg.cayley, (B,), (B,))
+    np.testing.assert_allclose(slope, (linalg.cayley((1 + h) * B) - linalg.cayley((1 - h) * B)) / (2 * h), atol=1e-8)
+
+
 def test_each_is_a_loop_over_matrices_and_emits_no_batched_factorisation():
     stack = jnp.asarray([positive_definite(seed) for seed in range(4)])
     one_by_one = linalg.each(linalg.cholesky, stack)

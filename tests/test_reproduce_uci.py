@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -199,6 +200,54 @@ def test_a_cell_that_fails_leaves_the_others_alone(tmp_path, runs, capsys):
     assert len(runs) == 3
     assert "failed: MemoryError: too many splits at once" in capsys.readouterr().out
     assert sorted(path.stem for path in tmp_path.rglob("*.json")) == ["boston-diffwgp5", "boston-sgp"]
+
+
+def test_cells_side_by_side_are_the_same_cells(tmp_path, runs, monkeypatch, capsys):
+    """A failure is told and harms no other; what is done is skipped."""
+    monkeypatch.setattr(reproduce, "_pool", ThreadPoolExecutor)
+    asked = [Cell("boston", model, n_splits=2) for model in ("sgp", "diffgp", "diffwgp5")]
+
+    def run(name, n_processes):
+        assert reproduce.run_cells(tmp_path / name, asked, n_processes=n_processes) == 1
+        assert "failed: MemoryError: too many splits at once" in capsys.readouterr().out
+        found = {path.stem: json.loads(path.read_text()) for path in (tmp_path / name).rglob("*.json")}
+        return {key: {**result, "provenance": None} for key, result in found.items()}
+
+    assert run("alone", 1) == run("beside", 3)
+    assert len(runs) == 6
+    assert reproduce.run_cells(tmp_path / "beside", asked[:1], n_processes=3) == 0
+    assert len(runs) == 6
+
+
+def test_of_cells_side_by_side_the_longest_start_first(runs, monkeypatch):
+    """One worker takes them in the order in which they were handed in."""
+    monkeypatch.setattr(reproduce, "_pool", lambda n: ThreadPoolExecutor(1))
+    cells_of = [Cell("boston", model, n_splits=2) for model in ("sgp", "diffwgp5", "nonoise")]
+    list(reproduce._side_by_side(dict(zip(cells_of, (1.0, 3.0, 2.0), strict=True)), None, SuiteProgressOfNone(), 1))
+    assert runs == [("boston", "diffwgp5"), ("boston", "nonoise"), ("boston", "sgp")]
+
+
+class SuiteProgressOfNone:
+    """Nobody watches."""
+
+    def begin(self, cell):
+        pass
+
+
+@pytest.mark.slow
+def test_processes_of_their_own_find_the_same_numbers(tmp_path):
+    """Training has its own seeds, so who does it does not matter."""
+    try:
+        load_uci("boston")
+    except DatasetError as missing:
+        pytest.skip(str(missing))
+    asked = [Cell(data, "sgp", n_splits=1) for data in ("boston", "concrete")]
+    for name, n_processes in (("alone", 1), ("beside", 2)):
+        assert reproduce.run_cells(tmp_path / name, asked, n_processes=n_processes) == 0
+    for cell in asked:
+        alone, beside = (read_result(cell_path(tmp_path / name, cell)) for name in ("alone", "beside"))
+        assert alone["splits"] == beside["splits"]
+        assert alone["provenance"]["command"] == beside["provenance"]["command"]
 
 
 def test_the_exit_code_tells_of_failures_and_the_page_is_written_all_the_same(tmp_path, runs, monkeypatch, capsys):
@@ -529,7 +578,7 @@ def test_the_command_passes_its_options_on(monkeypatch, tmp_path):
     calls = []
     monkeypatch.setattr(reproduce, "main", lambda output, **options: calls.append((output, options)) or 3)
     given = ("--data", "boston,power", "--data", "naval", "--models", "sgp", "--splits", 5, "--preset", "paper")
-    result = invoke(*given, "--group", 2, "--output", tmp_path, "--report-only")
+    result = invoke(*given, "--group", 2, "--processes", 3, "--output", tmp_path, "--report-only")
     assert result.exit_code == 3
     assert calls == [
         (
@@ -540,6 +589,7 @@ def test_the_command_passes_its_options_on(monkeypatch, tmp_path):
                 "n_splits": 5,
                 "preset": "paper",
                 "group": 2,
+                "n_processes": 3,
                 "is_report_only": True,
             },
         )
@@ -548,7 +598,8 @@ def test_the_command_passes_its_options_on(monkeypatch, tmp_path):
 
 def test_help_names_the_options():
     text = invoke("--help").output
-    assert all(f"--{name}" in text for name in ("data", "models", "splits", "preset", "group", "output", "report-only"))
+    names = ("data", "models", "splits", "preset", "group", "processes", "output", "report-only")
+    assert all(f"--{name}" in text for name in names)
 
 
 @pytest.mark.parametrize(

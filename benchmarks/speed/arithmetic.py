@@ -22,7 +22,13 @@ from .works import Work
 def products_of_gp(n_inputs: int, n_inducing: int, n_posteriors: int, n_drifts: int, form: str = "full") -> int:
     """Multiplications for one row at one state."""
     M = n_inducing
-    quadratics = {"full": n_posteriors * M**2, "structured": M**2 + n_posteriors * M, "diagonal": n_posteriors * M}
+    diagonal = n_posteriors * M
+    quadratics = {
+        "full": n_posteriors * M**2,
+        "structured": M**2 + diagonal,
+        "rotated": diagonal,
+        "diagonal": diagonal,
+    }
     return n_inputs * M + M**2 + quadratics[form] + (n_posteriors + n_drifts) * M
 
 

@@ -37,6 +37,7 @@ def _peer(name: str, works: tuple[str, ...]) -> Contender:
 OURS = (
     _ours("ours", SVGP + FLOWS + SERIES, "full"),
     _ours("ours, structured q", FLOWS + SERIES, "structured"),
+    _ours("ours, rotated q", FLOWS + SERIES, "rotated"),
     _ours("ours, diagonal q", FLOWS + SERIES, "diagonal"),
 )
 PEERS = (

@@ -1,6 +1,6 @@
 """Ours: the library's own bounds with a plain Adam step, so that the arithmetic is that of the peers.
 
-python -m benchmarks.speed.ours full      # a worker; or "structured", "diagonal": beyond equal arithmetic
+python -m benchmarks.speed.ours full      # a worker; or "structured", "rotated", "diagonal": beyond equal arithmetic
 """
 
 from __future__ import annotations

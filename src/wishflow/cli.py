@@ -50,6 +50,7 @@ def uci(
     group: Annotated[
         int | None, typer.Option(min=1, help="Splits trained at once; all if none. Fewer need less memory.")
     ] = None,
+    processes: Annotated[int, typer.Option(min=1, help="Cells trained side by side, each in its own process.")] = 1,
     output: Annotated[Path, typer.Option(help="Folder of results; made if missing.")] = Path("results/reproduction"),
     report_only: Annotated[bool, typer.Option("--report-only", help="Train nothing; tables and page anew.")] = False,
 ) -> None:
@@ -67,6 +68,7 @@ def uci(
             n_splits=splits,
             preset=preset,
             group=group,
+            n_processes=processes,
             is_report_only=report_only,
         )
     raise typer.Exit(code)

@@ -7,7 +7,9 @@ The basis (kernel and Z) is apart from the posterior, so that drift and diffusio
 from __future__ import annotations
 
 import abc
+import functools
 import itertools
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -16,7 +18,17 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from .kernels import AbstractKernel, FeatureMap, FixedKernel
-from .linalg import FIRST_JITTER, cholesky, each, inverse_lower, known_whitener, lower_half, together, whitener
+from .linalg import (
+    FIRST_JITTER,
+    cayley,
+    cholesky,
+    each,
+    inverse_lower,
+    known_whitener,
+    lower_half,
+    together,
+    whitener,
+)
 from .parameters import LowerTriangular, zeros
 from .runtime import compiled, on_device
 
@@ -67,10 +79,14 @@ class InducingBasis(eqx.Module):
         """W = Lz⁻¹."""
         return whitener(self.matrix())
 
-    def prepare(self, dtype: jnp.dtype | None = None) -> PreparedBasis:
-        """Factorise Kzz once, in the precision of Z; the result works in `dtype` (that of Z by default)."""
+    def prepare(self, dtype: jnp.dtype | None = None, rotation: Float[Array, "M M"] | None = None) -> PreparedBasis:
+        """Factorise Kzz once, in the precision of Z; the result works in `dtype` (that of Z by default).
+
+        With a rotation Q rows are Qᵀa(x) instead of a(x): as good a whitening, (Lz Q)⁻¹ k(Z, x), at no cost for rows.
+        """
         dtype = self.Z.dtype if dtype is None else dtype
         kernel, W = self.kernel.fixed(self.Z, dtype), self.whitener()
+        W = W if rotation is None else rotation.T @ W
         return PreparedBasis(kernel, W.astype(dtype), (kernel.amplitude * W).astype(dtype))
 
 
@@ -145,9 +161,13 @@ class AbstractPosterior(eqx.Module):
     def factors(self) -> Float[Array, "P M M"]:
         """The R_p, written out."""
 
+    def rotation(self) -> Float[Array, "M M"] | None:
+        """Q, if the posterior is prepared for rows Qᵀa(x); None: for rows of a(x)."""
+        return None
+
     @abc.abstractmethod
-    def prepare(self, dtype: jnp.dtype) -> PreparedPosterior:
-        """What means and quadratic forms at rows of a(x) need, in `dtype`."""
+    def prepare(self, dtype: jnp.dtype, rotation: Float[Array, "M M"] | None = None) -> PreparedPosterior:
+        """What means and quadratic forms at rows of a(x) need, in `dtype`; `rotation` is that of `rotation()`."""
 
 
 class WhitenedPosterior(AbstractPosterior):
@@ -169,7 +189,7 @@ class WhitenedPosterior(AbstractPosterior):
     def factors(self):
         return self.sqrt.value
 
-    def prepare(self, dtype):
+    def prepare(self, dtype, rotation=None):
         """Factors of all outputs side by side: one matrix product instead of P.
 
         R is lower triangular, so its columns are cut into blocks without the zeros above them: with five blocks the
@@ -213,7 +233,7 @@ class StructuredPosterior(AbstractPosterior):
     def factors(self):
         return self.factor * jnp.exp(0.5 * self.log_variances)[:, None, :]
 
-    def prepare(self, dtype):
+    def prepare(self, dtype, rotation=None):
         variances = jnp.exp(self.log_variances)
         return PreparedStructured(*(x.astype(dtype) for x in (self.mean.T, self.factor, variances.T)))
 
@@ -240,13 +260,53 @@ class DiagonalPosterior(AbstractPosterior):
     def factors(self):
         return jnp.exp(0.5 * self.log_variances)[:, None, :] * jnp.eye(self.mean.shape[-1], dtype=self.mean.dtype)
 
-    def prepare(self, dtype):
+    def prepare(self, dtype, rotation=None):
         return PreparedDiagonal(*(x.astype(dtype) for x in (self.mean.T, jnp.exp(self.log_variances).T)))
 
 
-POSTERIORS: dict[str, type[WhitenedPosterior] | type[StructuredPosterior] | type[DiagonalPosterior]] = {
+class RotatedPosterior(AbstractPosterior):
+    """R_p = Q diag(√λ_p) with one orthogonal Q for all outputs: covariances that have their eigenvectors in common.
+
+    Q = (I − A)(I + A)⁻¹ with the skew A = B − Bᵀ, B what is below the diagonal (Cayley). The prior N(0, I) is the same
+    in all directions, so in rows Qᵀa(x), which cost what rows of a(x) cost, q is diagonal: a quadratic form of P
+    outputs costs PM for each row, as if nothing were correlated. With one output it is any Gaussian, with as many
+    parameters as `StructuredPosterior` has.
+    """
+
+    mean: Float[Array, "P M"]
+    below: Float[Array, "M M"]
+    log_variances: Float[Array, "P M"]
+
+    @classmethod
+    def prior(cls, n_outputs: int, n_inducing: int) -> RotatedPosterior:
+        """The prior N(0, I)."""
+        means, log_variances = zeros(n_outputs, n_inducing), zeros(n_outputs, n_inducing)
+        return cls(means, zeros(n_inducing, n_inducing), log_variances)
+
+    def rotation(self):
+        return cayley(jnp.tril(self.below, -1))
+
+    def kl(self):
+        squares = jnp.sum(self.mean**2, -1) + jnp.sum(jnp.exp(self.log_variances), -1)
+        return 0.5 * (squares - self.mean.shape[-1] - jnp.sum(self.log_variances, -1))
+
+    def factors(self):
+        return self.rotation() * jnp.exp(0.5 * self.log_variances)[:, None, :]
+
+    def prepare(self, dtype, rotation=None):
+        mean = turned(self.mean, self.rotation() if rotation is None else rotation)
+        return PreparedDiagonal(*(x.astype(dtype) for x in (mean.T, jnp.exp(self.log_variances).T)))
+
+
+def turned(weights: Float[Array, "K M"], rotation: Float[Array, "M M"] | None) -> Float[Array, "K M"]:
+    """Weights w of a(x) as those of Qᵀa(x), so that they give the same: (Qᵀw)ᵀ in rows."""
+    return weights if rotation is None else weights @ rotation
+
+
+POSTERIORS: dict[str, Any] = {
     "full": WhitenedPosterior,
     "structured": StructuredPosterior,
+    "rotated": RotatedPosterior,
     "diagonal": DiagonalPosterior,
 }
 
@@ -302,66 +362,83 @@ class PreparedFull(PreparedPosterior):
         return total
 
 
-class JoinedStructured(eqx.Module):
-    """A basis and a structured posterior on it for accelerators, where few large products are faster than many small
-    ones: a, Tᵀa and all means are linear in k(Z, x), so one product gives them all.
+class JoinedPosterior(eqx.Module):
+    """A basis and a posterior on it for accelerators, where few large products are faster than many small ones: a, Fᵀa
+    and all means are linear in k(Z, x), so one product gives them all. R_p = F diag(√λ_p), F being T, Q or I.
 
-    The columns of `product` are Lz⁻ᵀ (I, T, further weights, m), times the amplitude of k, and zeros up to a multiple
-    of `N_LANES`.
+    The columns of `product` are Lz⁻ᵀ (I, F, further weights, m), times the amplitude of k, and zeros up to a multiple
+    of `N_LANES`. Where F is orthogonal Fᵀa is as long as a, and I is left out.
     """
+
+    KINDS: ClassVar = (StructuredPosterior, RotatedPosterior, DiagonalPosterior)
 
     kernel: FixedKernel
     product: Float[Array, "M K"]
     variances: Float[Array, "M P"]
     n_further: int = eqx.field(static=True)
+    is_orthogonal: bool = eqx.field(static=True)
 
     @classmethod
     def of(
-        cls, basis: InducingBasis, posterior: StructuredPosterior, further: Float[Array, "D M"], dtype: jnp.dtype
-    ) -> JoinedStructured:
+        cls, basis: InducingBasis, posterior: Any, further: Float[Array, "D M"], dtype: jnp.dtype
+    ) -> JoinedPosterior:
         """`further` are weights of a(x) beside those of the posterior, such as a drift's."""
         kernel, W = basis.kernel.fixed(basis.Z, dtype), basis.whitener()
+        is_orthogonal = not isinstance(posterior, StructuredPosterior)
+        F = posterior.rotation() if is_orthogonal else posterior.factor
         projector = kernel.amplitude.astype(W.dtype) * W.T
-        right = projector @ jnp.concatenate([posterior.factor, further.T, posterior.mean.T], axis=1)
-        n_missing = -(projector.shape[1] + right.shape[1]) % N_LANES
-        product = jnp.concatenate([projector, right, jnp.zeros((len(W), n_missing), W.dtype)], axis=1)
+        weights = jnp.concatenate([further.T, posterior.mean.T], axis=1)
+        if F is None:
+            parts = [projector, projector @ weights]
+        else:
+            right = projector @ jnp.concatenate([F, weights], axis=1)
+            parts = [right] if is_orthogonal else [projector, right]
+        n_missing = -sum(part.shape[1] for part in parts) % N_LANES
+        product = jnp.concatenate([*parts, jnp.zeros((len(W), n_missing), W.dtype)], axis=1)
         variances = jnp.exp(posterior.log_variances).T
-        return cls(kernel, product.astype(dtype), variances.astype(dtype), len(further))
+        return cls(kernel, product.astype(dtype), variances.astype(dtype), len(further), is_orthogonal)
 
     def moments(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N D"], Float[Array, "N P"], Float[Array, "N P"]]:
         """The further means, the means and the variances of all outputs at the rows."""
-        linear, explained, quadratics = joined_moments(self.kernel.matrix(X), self.product, self.variances)
+        linear, explained, quadratics = joined_moments(
+            self.kernel.matrix(X), self.product, self.variances, self.is_orthogonal
+        )
         unexplained = jnp.maximum(self.kernel.diagonal(X) - explained, 0.0)
         further, means = jnp.split(linear[:, : self.n_further + quadratics.shape[1]], (self.n_further,), axis=1)
         return further, means, unexplained[:, None] + quadratics
 
 
-@jax.custom_vjp
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def joined_moments(
-    K: Float[Array, "N M"], product: Float[Array, "M K"], variances: Float[Array, "M P"]
+    K: Float[Array, "N M"], product: Float[Array, "M K"], variances: Float[Array, "M P"], is_orthogonal: bool
 ) -> tuple[Float[Array, "N L"], Float[Array, " N"], Float[Array, "N P"]]:
-    """With (a, b, rest) = K product, a and b of M columns: the rest, ‖a‖² and b² λ.
+    """With (a, b, rest) = K product, a and b of M columns, or (a, rest) and b = a: the rest, ‖a‖² and b² λ.
 
     The derivative keeps K and that product, and takes two products for all three.
     """
-    return _joined_forward(K, product, variances)[0]
+    return _joined_forward(K, product, variances, is_orthogonal)[0]
 
 
-def _joined_forward(K, product, variances):
-    joined, n = K @ product, K.shape[1]
-    a, b = joined[:, :n], joined[:, n : 2 * n]
+def _cut(joined, n, is_orthogonal):
+    """a, b and the rest."""
+    start = 0 if is_orthogonal else n
+    return joined[:, :n], joined[:, start : start + n], joined[:, start + n :]
+
+
+def _joined_forward(K, product, variances, is_orthogonal):
+    joined = K @ product
+    a, b, rest = _cut(joined, K.shape[1], is_orthogonal)
     # A sum, not a product: b * b is then never written.
     quadratics = jnp.sum((b * b)[:, None] * variances.T, -1)
-    return (joined[:, 2 * n :], jnp.sum(a * a, -1), quadratics), (K, joined, product, variances)
+    return (rest, jnp.sum(a * a, -1), quadratics), (K, joined, product, variances)
 
 
-def _joined_backward(residuals, cotangents):
+def _joined_backward(is_orthogonal, residuals, cotangents):
     K, joined, product, variances = residuals
     linear, explained, quadratics = cotangents
-    n = K.shape[1]
-    a, b = joined[:, :n], joined[:, n : 2 * n]
-    by_b = 2.0 * b * jnp.sum(quadratics[:, :, None] * variances.T, 1)
-    inner = jnp.concatenate([2.0 * a * explained[:, None], by_b, linear], axis=1)
+    a, b, _ = _cut(joined, K.shape[1], is_orthogonal)
+    by_a, by_b = 2.0 * a * explained[:, None], 2.0 * b * jnp.sum(quadratics[:, :, None] * variances.T, 1)
+    inner = jnp.concatenate([by_a + by_b, linear] if is_orthogonal else [by_a, by_b, linear], axis=1)
     return inner @ product.T, K.T @ inner, (b * b).T @ quadratics
 
 
@@ -383,7 +460,8 @@ class SparseGP(eqx.Module):
 
     def conditioned(self) -> ConditionedGP:
         """Factorise Kzz once; the result gives marginals."""
-        return ConditionedGP(self.basis.prepare(), self.posterior.prepare(self.basis.Z.dtype))
+        Q = self.posterior.rotation()
+        return ConditionedGP(self.basis.prepare(rotation=Q), self.posterior.prepare(self.basis.Z.dtype, Q))
 
     def projected_marginals(
         self, X: Float[Array, "N D"]

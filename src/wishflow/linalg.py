@@ -107,6 +107,17 @@ def together(function: Callable, stack: PyTree[Array]) -> PyTree[Array]:
     return jax.vmap(function)(stack) if on_accelerator() else each(function, stack)
 
 
+def cayley(below: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """Q = (I − A)(I + A)⁻¹ for the skew A = B − Bᵀ of a strictly lower triangular B: orthogonal, det Q = 1.
+
+    (I + A)(I − A) = I − A² = I + AᵀA =: S is positive definite and commutes with A, so Q = (I − A)² S⁻¹, and S is
+    factorised as Kzz is.
+    """
+    A, identity = below - below.T, jnp.eye(below.shape[-1], dtype=below.dtype)
+    W = whitener(identity + A.T @ A)
+    return (identity - A) @ ((identity - A) @ W.T) @ W
+
+
 def inverse_square_root(precision: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """The lower triangular R with R Rᵀ = Π⁻¹ and a positive diagonal.
 

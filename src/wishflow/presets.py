@@ -12,8 +12,8 @@ from .specs import TrainingSpec
 
 # Up to here a Wishart diffusion has one degree of freedom, and states are wider than the inputs.
 FEW_INPUTS = 10
-# Degrees of freedom for more inputs, whatever the rank.
-MANY_DOF = 5
+# Most degrees of freedom for more inputs and few rows, whatever the rank.
+FEW_DOF = 5
 # Flows of fewer rows are trained for the mean of logs, and their states are the inputs.
 FEW_ROWS = 600
 WIDE_STATE = 12
@@ -83,10 +83,9 @@ def fast_preset(n_rows: int, n_inputs: int, state_dim: int | None = None) -> Tra
         noise_variance=0.1,
         field_lengthscale=wide_scale,
         field_variance=0.01,
-        # The penalty of shared columns grows with ν. With few inputs the data are worth more noise than a large ν lets
-        # through; with many, the flow hides in it what it should explain if ν is too small, and never starts if it is
-        # too large.
-        dof=1 if n_inputs <= FEW_INPUTS else MANY_DOF,
+        # The penalty of shared columns grows with ν. With few inputs the data are worth more noise than ν = ρ lets
+        # through; with many, the flow hides in it what it should explain. A few hundred rows do not pay for ν = 10.
+        dof=1 if n_inputs <= FEW_INPUTS else FEW_DOF if n_rows < FEW_ROWS else None,
         # Where there is next to no noise in y, steps that suit a flow are too long for the output.
         falls_back=True,
         state_dim=state_dim,
@@ -106,6 +105,7 @@ def fast_class_preset(n_rows: int, n_inputs: int, state_dim: int | None = None) 
         kl_warmup=max_iter // 2,
         warm_iter=0,
         learning_rate=0.02,
+        decay=0.5,
         path_average="log",
         n_train_samples=1,
         dof=None,

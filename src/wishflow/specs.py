@@ -121,7 +121,7 @@ def _flatten(kind: type, *terms: KernelSpec) -> tuple[KernelSpec, ...]:
 # --- diffusions ------------------------------------------------------------------------------
 
 
-POSTERIORS = ("full", "structured", "diagonal")
+POSTERIORS = ("full", "structured", "rotated", "diagonal")
 
 
 def _check_posterior(name: str) -> None:
@@ -163,8 +163,8 @@ class Wishart(DiffusionSpec):
     `rank` ρ acts as D where it is larger or None; `dof` ν is ρ where None (a preset may say another one for the name
     "wishart"); `columns` says whether the ν columns of J have posteriors of their own ("independent") or share one
     ("shared"); `white` is the starting value of Λ, None for no Λ. `posterior` is the form of the covariances of q:
-    "full"; "structured", in which they have one unit lower triangular factor in common and a step costs a fraction; or
-    "diagonal" (mean field), which costs least.
+    "full"; "structured", in which they have one unit lower triangular factor in common and a step costs a fraction;
+    "rotated", in which they have their eigenvectors in common and a step costs less still; or "diagonal" (mean field).
     """
 
     rank: int | None = 5

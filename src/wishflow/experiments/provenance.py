@@ -20,7 +20,7 @@ PACKAGES = ("wishflow", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "
 def provenance() -> dict[str, object]:
     """What a result file says about its own making."""
     return {
-        "command": " ".join([*_program(), *sys.argv[1:]]),
+        "command": command(),
         "commit": _commit(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
@@ -40,6 +40,11 @@ def sources(results: Iterable[dict[str, Any]]) -> list[str]:
         line = f"{made.get('command', 'unknown')}; commit {commit}; {made.get('device', 'unknown')}; jax {jax_version}"
         counts[line] = counts.get(line, 0) + 1
     return [f"{line} ({n} {'cell' if n == 1 else 'cells'})" for line, n in counts.items()]
+
+
+def command() -> str:
+    """What was typed, as far as this process knows: one that another started is told by it."""
+    return " ".join([*_program(), *sys.argv[1:]])
 
 
 def _program() -> list[str]:

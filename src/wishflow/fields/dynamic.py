@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
-from ..inducing import AbstractPosterior, InducingBasis, PreparedBasis, PreparedPosterior
+from ..inducing import AbstractPosterior, InducingBasis, PreparedBasis, PreparedPosterior, turned
 from ..parameters import AbstractParameter, Positive, Scaled
 from ..specs import chosen_lags, memory_of, run_of
 from .base import AbstractField, PreparedField
@@ -116,9 +116,9 @@ class GPDrift(eqx.Module):
     mean: Float[Array, "D M"]
     amplitude: Positive
 
-    def weights(self) -> Float[Array, "M D"]:
-        """What a(x)ᵀ is multiplied by."""
-        return self.mean.T * self.amplitude.value
+    def weights(self) -> Float[Array, "D M"]:
+        """What a(x) is multiplied by."""
+        return self.mean * self.amplitude.value[:, None]
 
 
 # --- noise ---------------------------------------------------------------------------------------
@@ -134,8 +134,8 @@ class AbstractNoise(eqx.Module):
         """Its penalty by name."""
 
     @abc.abstractmethod
-    def prepare(self, dtype: jnp.dtype) -> PreparedNoise:
-        """Ready for rows of a(x)."""
+    def prepare(self, dtype: jnp.dtype, rotation: Float[Array, "M M"] | None) -> PreparedNoise:
+        """Ready for rows of a(x), or of Qᵀa(x) with the rotation Q of the posterior."""
 
 
 class PreparedNoise(eqx.Module):
@@ -169,8 +169,9 @@ class WishartNoise(AbstractNoise):
         times = self.dof if self.has_shared_columns else 1
         return {"kl_diffusion": times * jnp.sum(self.posterior.kl())}
 
-    def prepare(self, dtype):
-        return PreparedWishartNoise(self.posterior.prepare(dtype), self.scale.value.astype(dtype), self.dof)
+    def prepare(self, dtype, rotation):
+        posterior = self.posterior.prepare(dtype, rotation)
+        return PreparedWishartNoise(posterior, self.scale.value.astype(dtype), self.dof)
 
 
 class PreparedWishartNoise(PreparedNoise):
@@ -193,8 +194,8 @@ class GPNoise(AbstractNoise):
     def kl(self):
         return {"kl_drift": jnp.sum(self.posterior.kl())}
 
-    def prepare(self, dtype):
-        return PreparedGPNoise(self.posterior.prepare(dtype), self.amplitude.value.astype(dtype))
+    def prepare(self, dtype, rotation):
+        return PreparedGPNoise(self.posterior.prepare(dtype, rotation), self.amplitude.value.astype(dtype))
 
 
 class PreparedGPNoise(PreparedNoise):
@@ -220,6 +221,12 @@ class WhiteNoise(eqx.Module):
         if self.linear is None or self.mean is None:
             return {}
         return {"kl_white": 0.5 * (jnp.sum(self.linear**2) + jnp.sum(self.mean**2))}
+
+    def turned(self, rotation: Float[Array, "M M"] | None) -> WhiteNoise:
+        """The same for rows of Qᵀa(x)."""
+        if self.mean is None or rotation is None:
+            return self
+        return WhiteNoise(self.base, self.linear, turned(self.mean, rotation))
 
     def at(self, inputs: Float[Array, "N K"], a: Float[Array, "N M"]) -> Float[Array, "N D"]:
         base = self.base.value.astype(inputs.dtype)
@@ -248,12 +255,13 @@ class DynamicField(AbstractField):
 
     def prepare(self, dtype=None):
         dtype = self.basis.Z.dtype if dtype is None else dtype
+        Q = None if self.noise is None else self.noise.posterior.rotation()
         return PreparedDynamics(
-            self.basis.prepare(dtype),
+            self.basis.prepare(dtype, Q),
             self.linear,
-            None if self.gp is None else self.gp.weights().astype(dtype),
-            None if self.noise is None else self.noise.prepare(dtype),
-            self.white,
+            None if self.gp is None else turned(self.gp.weights(), Q).T.astype(dtype),
+            None if self.noise is None else self.noise.prepare(dtype, Q),
+            self.white.turned(Q),
             self.layout,
             None if self.tail_dof is None else self.tail_dof.value.astype(dtype),
         )

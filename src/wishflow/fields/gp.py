@@ -65,7 +65,8 @@ class GPField(AbstractField):
 
     def prepare(self, dtype=None):
         dtype = self.basis.Z.dtype if dtype is None else dtype
-        return PreparedGPField(self.basis.prepare(dtype), self.posterior.prepare(dtype), self.is_time_dependent)
+        Q = self.posterior.rotation()
+        return PreparedGPField(self.basis.prepare(dtype, Q), self.posterior.prepare(dtype, Q), self.is_time_dependent)
 
     def draw(self, key, dtype=None):
         raise refuse_pathwise("gp")

@@ -17,12 +17,12 @@ from jaxtyping import Array, Float, Scalar
 from ..inducing import (
     AbstractPosterior,
     InducingBasis,
-    JoinedStructured,
+    JoinedPosterior,
     PathwiseDraw,
     PreparedBasis,
     PreparedPosterior,
-    StructuredPosterior,
     draw_pathwise,
+    turned,
 )
 from ..linalg import thin_product
 from ..noise import standard_normals
@@ -129,9 +129,9 @@ class PreparedWishart(PreparedField):
 
 
 class JoinedWishart(PreparedField):
-    """`PreparedWishart` for accelerators, of a structured posterior: drift and posterior of J in one product."""
+    """`PreparedWishart` for accelerators: drift and posterior of J in one product."""
 
-    joined: JoinedStructured
+    joined: JoinedPosterior
     scale: Float[Array, "D rho"]
     white: Float[Array, " D"] | None
     dof: int = eqx.field(static=True)
@@ -185,13 +185,14 @@ class WishartField(AbstractField):
 
     def prepare(self, dtype=None):
         dtype = self.basis.Z.dtype if dtype is None else dtype
-        if on_accelerator() and isinstance(self.posterior, StructuredPosterior):
-            joined = JoinedStructured.of(self.basis, self.posterior, self.drift_mean, dtype)
+        if on_accelerator() and isinstance(self.posterior, JoinedPosterior.KINDS):
+            joined = JoinedPosterior.of(self.basis, self.posterior, self.drift_mean, dtype)
             return JoinedWishart(joined, *self._scale_and_white(dtype), self.dof, self.is_time_dependent)
+        Q = self.posterior.rotation()
         return PreparedWishart(
-            self.basis.prepare(dtype),
-            self.drift_mean.T.astype(dtype),
-            self.posterior.prepare(dtype),
+            self.basis.prepare(dtype, Q),
+            turned(self.drift_mean, Q).T.astype(dtype),
+            self.posterior.prepare(dtype, Q),
             *self._scale_and_white(dtype),
             self.dof,
             self.is_time_dependent,

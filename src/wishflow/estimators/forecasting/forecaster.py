@@ -19,7 +19,7 @@ from ...errors import DataError, OptionError
 from ...fields.dynamic import Layout
 from ...forecast import Forecast
 from ...initialise import imputed, inducing_points, latent_start, latent_states, ridge_start
-from ...runtime import computing
+from ...runtime import computing, on_device
 from ...series import Series, Ticks, Transitions, Windows, cut, latent_windows, rollouts, to_ticks
 from ...training import SeriesProblem, train_series
 from .. import checks
@@ -200,7 +200,7 @@ class WishartForecaster(BaseEstimator):
             start: Any = ridge_start(whole, "linear" in spec.drift)
             if projection is not None:
                 start = latent_start(series, states, projection, start)
-            Z = inducing_points(np.asarray(layout.kernel_inputs(whole.X)), n_inducing, self.seed_)
+            Z = inducing_points(np.asarray(layout.kernel_inputs(on_device(whole.X))), n_inducing, self.seed_)
         items = _items(ticks, spec)
         return SeriesProblem(spec, self.training_, layout, *items, start, Z, self.seed_, schedule, model)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +16,16 @@ from ...errors import OptionError, unknown_option
 from ...files import plain, write_json_atomic
 from ...presets import PRESETS
 from ..progress import SuiteProgress
-from ..provenance import provenance
+from ..provenance import command, provenance
 from ..selection import chosen
 from .pages import write_outputs
 from .results import cell_path, is_finished, read_results
 from .suite import DATA, MODELS, N_SPLITS, Cell, cells
 from .tables import missing_cells
 from .training import run_splits, split_rows
+
+# What the processes that share an accelerator may take of its memory together; each program needs some besides.
+MEMORY_SHARE = 0.9
 
 
 def main(
@@ -30,6 +36,7 @@ def main(
     n_splits: int = N_SPLITS,
     preset: str = "fast",
     group: int | None = None,
+    n_processes: int = 1,
     is_report_only: bool = False,
 ) -> int:
     """Run the cells asked for that have no result with these settings; returns the exit code of the command."""
@@ -41,29 +48,31 @@ def main(
             f"there are no results of preset {preset!r} in {str(output)!r}; expected files as the command without "
             "--report-only writes them: run it first, or name the folder by --output."
         )
-    n_failed = 0 if is_report_only else run_cells(output, asked, group)
+    n_failed = 0 if is_report_only else run_cells(output, asked, group, n_processes)
     page = write_outputs(output, preset)
     n_missing = len(missing_cells(read_results(output, preset)))
     print(f"{page}" + (f" ({n_missing} of {len(DATA) * len(MODELS)} cells are missing)" if n_missing else ""))
     return 1 if n_failed else 0
 
 
-def run_cells(output: Path, asked: list[Cell], group: int | None = None) -> int:
+def run_cells(output: Path, asked: list[Cell], group: int | None = None, n_processes: int = 1) -> int:
     """Train and score the cells that are not finished, one file each; returns how many failed."""
     loaded = {name: load(name) for name in dict.fromkeys(cell.data for cell in asked)}
     pending = [cell for cell in asked if not is_finished(output, cell, cell.settings(*loaded[cell.data].X.shape))]
-    progress = SuiteProgress({cell: cell.work(*loaded[cell.data].X.shape) for cell in pending})
+    work = {cell: cell.work(*loaded[cell.data].X.shape) for cell in pending}
+    progress = SuiteProgress(work)
     if len(pending) < len(asked):
         progress.say(f"{len(asked) - len(pending)} of {len(asked)} cells are done already.")
     n_failed = 0
     try:
-        for cell in pending:
-            progress.begin(cell)
-            try:
-                result = run_cell(cell, loaded[cell.data], group, progress)
-            except Exception as error:  # the other cells can still be done: hours may hang on them
+        if n_processes == 1:
+            results = _one_by_one(pending, loaded, group, progress)
+        else:
+            results = _side_by_side(work, group, progress, n_processes)
+        for cell, result in results:
+            if isinstance(result, Exception):
                 n_failed += 1
-                progress.fail(error)
+                progress.fail(result)
                 continue
             path = cell_path(output, cell)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,6 +81,53 @@ def run_cells(output: Path, asked: list[Cell], group: int | None = None) -> int:
     finally:
         progress.close()
     return n_failed
+
+
+def _one_by_one(
+    pending: list[Cell], loaded: Mapping[str, Dataset], group: int | None, progress: SuiteProgress
+) -> Iterator[tuple[Cell, Any]]:
+    """Cells with their results, or with what went wrong: the others can still be done, hours may hang on them."""
+    for cell in pending:
+        progress.begin(cell)
+        try:
+            result: Any = run_cell(cell, loaded[cell.data], group, progress)
+        except Exception as error:
+            result = error
+        yield cell, result
+
+
+def _side_by_side(
+    work: Mapping[Cell, float], group: int | None, progress: SuiteProgress, n_processes: int
+) -> Iterator[tuple[Cell, Any]]:
+    """The same by several processes, in the order in which they end; the longest start first, so that all end alike."""
+    longest_first = sorted(work, key=work.__getitem__, reverse=True)
+    with _pool(n_processes) as pool:
+        running = {pool.submit(_run_alone, cell, group, command()): cell for cell in longest_first}
+        try:
+            for future in as_completed(running):
+                progress.begin(running[future])
+                error = future.exception()
+                if error is not None and not isinstance(error, Exception):
+                    raise error
+                yield running[future], future.result() if error is None else error
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _pool(n_processes: int) -> Executor:
+    """Processes that start afresh: a forked one would share its parent's device and threads."""
+    fresh = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(n_processes, fresh, initializer=_share_memory, initargs=(n_processes,))
+
+
+def _share_memory(n_processes: int) -> None:
+    """In a new process, before JAX asks for a device: by itself each would take three quarters of its memory."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{MEMORY_SHARE / n_processes:.3f}")
+
+
+def _run_alone(cell: Cell, group: int | None, typed: str) -> dict[str, Any]:
+    result = run_cell(cell, load(cell.data), group, None)
+    return {**result, "provenance": {**result["provenance"], "command": typed}}
 
 
 def told(result: dict[str, Any]) -> str:

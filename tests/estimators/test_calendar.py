@@ -1,0 +1,97 @@
+"""`calendar` of the forecaster: harmonics, and a daily cycle that changes with the season."""
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+import wishflow as wf
+from wishflow.errors import OptionError
+from wishflow.estimators.forecasting import calendar
+from wishflow.fields.dynamic import Layout
+from wishflow.runtime import computing
+
+LINEAR = {"drift": "linear", "diffusion": "diagonal", "n_inducing": 4, "max_iter": 60, "random_state": 0}
+DAY, YEAR = 1.0, 365.2425
+
+
+@pytest.fixture(scope="module")
+def y():
+    """Two years in steps of six hours; the daily cycle is strong in one half of the year and turned in the other."""
+    index = pd.date_range("2020-01-01", periods=4 * 731, freq="6h", name="time")
+    t = np.arange(len(index)) / 4
+    swing = np.cos(2 * np.pi * t / YEAR) * np.cos(2 * np.pi * t / DAY)
+    noise = np.random.default_rng(0).normal(size=(len(index), 2))
+    return pd.DataFrame({"a": 3.0 * swing + 0.3 * noise[:, 0], "b": 0.3 * noise[:, 1]}, index=index)
+
+
+def test_products_span_every_frequency_of_the_day_beside_those_of_the_year():
+    """cos((j/day ± k/year) 2πt) and its sine are sums of products, by the addition theorems."""
+    index = pd.date_range("2021-05-03", periods=2000, freq="7h")
+    found = calendar.harmonics(index, ("day", "year", calendar.SEASONAL))
+    products = found[:, -calendar.n_products(("day", "year", calendar.SEASONAL)) :]
+    np.testing.assert_array_equal(found[:, : -products.shape[1]], calendar.harmonics(index, ("day", "year")))
+    assert products.shape == (2000, 24)
+    t = calendar.seconds(index) / 86_400
+    for j in (1, 2, 3):
+        for k in (-2, -1, 1, 2):
+            angle = 2 * np.pi * t * (j / DAY + k / YEAR)
+            for wanted in (np.cos(angle), np.sin(angle)):
+                residual = wanted - products @ np.linalg.lstsq(products, wanted, rcond=None)[0]
+                assert np.abs(residual).max() < 1e-8
+    assert calendar.n_products(("day", "year")) == 0
+
+
+def test_a_daily_cycle_that_turns_with_the_season_is_found(y):
+    """A linear drift with fixed harmonics sees a mean cycle, which is none here."""
+    train, rest = y.iloc[:-60], y.iloc[-60:-56]
+    errors = {}
+    for name in (True, "seasonal"):
+        model = wf.WishartForecaster(calendar=name, **LINEAR).fit(train)
+        errors[name] = np.sqrt(np.mean((model.forecast(4, n_draws=400).mean["a"] - rest["a"]) ** 2))
+    assert errors["seasonal"] < 0.6 < 1.2 < errors[True]
+
+
+def test_the_kernel_and_the_noise_do_not_see_products(y):
+    options = {"calendar": "seasonal", "lags": 2, "rank": 2, "n_inducing": 8, "max_iter": 3, "white_noise": "state"}
+    model = wf.WishartForecaster(**options).fit(y)
+    assert model.units_.periods == ("day", "week", "year", calendar.SEASONAL)
+    layout = model.model_.layout
+    assert (layout.n_covariates, layout.n_linear) == (14 + 24, 24)
+    assert model.model_.field.basis.Z.shape[1] == layout.n_kernel_inputs == 2 + 14
+    X = np.random.default_rng(1).normal(size=(5, layout.n_lagged + layout.n_covariates))
+    other = X.copy()
+    other[:, -24:] += 1.0
+    with computing():
+        field = model.model_.field.prepare()
+        here, there = field.at(jnp.asarray(X)), field.at(jnp.asarray(other))
+        np.testing.assert_array_equal(here.mean_covariance(), there.mean_covariance())
+        shift = np.asarray(model.model_.field.linear.weights)[:, -24:].sum(1)
+        np.testing.assert_allclose(there.drift - here.drift, np.tile(shift, (5, 1)), atol=1e-12)
+        assert np.abs(shift).max() > 0
+
+
+def test_a_stored_model_forecasts_the_same(y, tmp_path):
+    model = wf.WishartForecaster(calendar="seasonal", rank=2, n_inducing=8, max_iter=3).fit(y)
+    model.save(tmp_path / "model.wf")
+    again = wf.load(tmp_path / "model.wf")
+    np.testing.assert_array_equal(again.forecast(3, n_draws=5).samples, model.forecast(3, n_draws=5).samples)
+
+
+def test_less_than_a_year_has_no_products(y):
+    model = wf.WishartForecaster(calendar="seasonal", **{**LINEAR, "max_iter": 1}).fit(y.iloc[:800])
+    assert model.units_.periods == ("day", "week") and model.model_.layout.n_linear == 0
+
+
+@pytest.mark.parametrize("option", [{"calendar": "moon"}, {"calendar": "seasonal", "drift": "gp"}], ids=str)
+def test_what_cannot_be_is_refused(y, option):
+    with pytest.raises(OptionError, match="calendar="):
+        wf.WishartForecaster(**option).fit(y)
+
+
+def test_one_lag_and_many_leave_the_same_inputs_for_the_kernel():
+    X = jnp.arange(40.0).reshape(4, 10)
+    one = Layout(2, 1, 8, 3).kernel_inputs(X)
+    np.testing.assert_array_equal(one, X[:, :7])
+    many = Layout(2, 3, 4, 3).kernel_inputs(X)
+    np.testing.assert_array_equal(many, X[:, [0, 1, 6]])
