@@ -33,7 +33,7 @@ def assert_same(one, other):
 @pytest.mark.parametrize(
     ("name", "options"), [*((name, {}) for name in WISHARTS), (WISHARTS[0], {"time_dependent": True})]
 )
-def test_the_bound_of_a_flow_is_the_same(name, options, key, pretend, monkeypatch):
+def test_the_bound_of_a_flow_is_the_same(name, options, key, pretend):
     model, batch = make_flow(name, **options), make_batch()
 
     def bound(model):
@@ -41,7 +41,6 @@ def test_the_bound_of_a_flow_is_the_same(name, options, key, pretend, monkeypatc
 
     plain = quick_jit(lambda model: jax.value_and_grad(bound)(model))(model)
     pretend()
-    monkeypatch.setattr(solver, "SMALLEST_PART", 2)  # rows in parts, too
     assert_same(quick_jit(lambda model: jax.value_and_grad(bound)(model))(model), plain)
 
 
@@ -112,8 +111,3 @@ def test_factorisations_in_one_call_are_the_same(diffusion, is_alike, key, prete
     sites = jax.eval_shape(lambda model: negative_bound(model, batch, key, has_sites=True)[1][1], model)
     assert sites.inverse is not None
     assert_same(quick_jit(lambda model: jax.value_and_grad(bound, has_aux=True)(model))(model), plain)
-
-
-@pytest.mark.parametrize(("n_rows", "n_parts"), [(2000, 4), (2002, 1), (999, 1), (1000, 4), (1, 1)])
-def test_many_rows_are_cut_into_equal_parts(n_rows, n_parts):
-    assert solver.parts_of(n_rows) == n_parts

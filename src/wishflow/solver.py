@@ -25,8 +25,6 @@ STORED_LIMIT = 2 * 2**30
 # No derivative keeps more than this many arrays of the size of a result.
 MOST_STORED = 4
 UNROLLED_STEPS = 20
-N_PARTS = 4
-SMALLEST_PART = 250
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -129,44 +127,18 @@ def simulate_paths(
         state = euler_maruyama_step(step_key, state, field, dt)
         return state, state.values
 
-    start = PathState(x0, jnp.zeros((), x0.dtype))
-    if width is None:
-        end, path = scan_steps(drawing, start, keys, n_copies)
-        return end.values, path
-    # The same numbers, drawn at once: the generator then uses all cores.
-    normals = normals_of_keys(keys, (len(x0), width), x0.dtype)
-    n_parts = parts_of(len(x0)) if on_accelerator() else 1
-    if n_parts == 1:
-        return _driven_paths(field, x0, normals, dt, n_copies)
-    # A field for each part: the derivative by it is a sum over the rows of the part, and over the parts at the end.
-    arrays, others = eqx.partition(field, eqx.is_array)
-    copies = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (n_parts, *leaf.shape)), arrays)
-    end, path = jax.vmap(
-        lambda own, x0, normals: _driven_paths(eqx.combine(own, others), x0, normals, dt, n_copies * n_parts),
-        in_axes=(0, 0, 1),
-        out_axes=(0, 1),
-    )(copies, x0.reshape(n_parts, -1, x0.shape[1]), normals.reshape(n_steps, n_parts, -1, width))
-    return end.reshape(x0.shape), path.reshape(n_steps, *x0.shape)
-
-
-def parts_of(n_rows: int) -> int:
-    """Into how many parts of equal size rows are cut on accelerators, where a sum over many rows with a small result
-    leaves most of the device idle.
-    """
-    return N_PARTS if n_rows >= N_PARTS * SMALLEST_PART and n_rows % N_PARTS == 0 else 1
-
-
-def _driven_paths(
-    field: PreparedField, x0: Float[Array, "N D"], normals: Float[Array, "T N K"], dt: Scalar, n_copies: int
-) -> tuple[Float[Array, "N D"], Float[Array, "T N D"]]:
-    """Paths whose noise is drawn: the field has `n_normals`."""
-
     def driven(state: PathState, normals: Float[Array, "N K"]):
-        here: Any = field.at(state.values, state.time)  # `DrivenValues`
+        here: Any = field.at(state.values, state.time)  # `DrivenValues`, because the field has `n_normals`
         state = _advanced(state, here.drift, here.moved(normals, dt), dt)
         return state, state.values
 
-    end, path = scan_steps(driven, PathState(x0, jnp.zeros((), x0.dtype)), normals, n_copies)
+    start = PathState(x0, jnp.zeros((), x0.dtype))
+    if width is None:
+        end, path = scan_steps(drawing, start, keys, n_copies)
+    else:
+        # The same numbers, drawn at once: the generator then uses all cores.
+        normals = normals_of_keys(keys, (len(x0), width), x0.dtype)
+        end, path = scan_steps(driven, start, normals, n_copies)
     return end.values, path
 
 
