@@ -505,8 +505,8 @@ def single_marginals(
     m: Float[Array, " M"],
     R: Float[Array, "M M"],
 ) -> tuple[Float[Array, "N M"], Float[Array, " N"], Float[Array, " N"]]:
-    """a = s K Wᵀ in rows, s the amplitude and W = Lz⁻¹, the means a m and the variances k − aᵀa + aᵀSa of one output with
-    S = RRᵀ.
+    """a = s K Wᵀ in rows, s the amplitude and W = Lz⁻¹, the means a m and the variances k − aᵀa + aᵀSa of one output
+    with S = RRᵀ.
 
     No derivative passes through a or W. With g and G the derivatives by means and variances and H = Σ_n G_n a_n a_nᵀ,
     those by what does not depend on rows need no more products with rows:

@@ -55,11 +55,9 @@ class WishartValues(DrivenValues):
         N(Σ_v m_rv W_v, Σ_v W_v² s²_rv), so ρ normals are drawn instead of ρν; the law is the same."""
         rank = self.scale.shape[1]
         W, epsilon, white = jnp.split(normals, (self.dof, self.dof + rank), axis=1)
-        if self.means.shape[-1] == 1:  # shared columns
-            mean, variance = (
-                self.means[..., 0] * jnp.sum(W, -1, keepdims=True),
-                self.variances[..., 0] * jnp.sum(W * W, -1, keepdims=True),
-            )
+        if self.means.shape[-1] == 1:  # shared columns: a sum over them needs no array of their size
+            mean = self.means[..., 0] * jnp.sum(W, -1, keepdims=True)
+            variance = self.variances[..., 0] * jnp.sum(W * W, -1, keepdims=True)
         else:
             mean = jnp.sum(self.means * W[:, None], -1)
             variance = jnp.sum(self.variances * W[:, None] ** 2, -1)
