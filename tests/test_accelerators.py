@@ -111,3 +111,25 @@ def test_factorisations_in_one_call_are_the_same(diffusion, is_alike, key, prete
     sites = jax.eval_shape(lambda model: negative_bound(model, batch, key, has_sites=True)[1][1], model)
     assert sites.inverse is not None
     assert_same(quick_jit(lambda model: jax.value_and_grad(bound, has_aux=True)(model))(model), plain)
+
+
+def test_a_stack_is_factorised_in_one_call(monkeypatch):
+    """Alone in its program: two batched calls side by side could wait for each other on the CPU."""
+    roots = jnp.stack([points(seed, 5, 5) for seed in (1, 2)])
+    stack = roots @ roots.swapaxes(1, 2) + jnp.eye(5)
+    one_by_one = linalg.together(linalg.cholesky, stack)
+    monkeypatch.setattr(linalg, "on_accelerator", lambda: True)
+    assert_same(jax.jit(lambda stack: linalg.together(linalg.cholesky, stack))(stack), one_by_one)
+
+
+def test_distances_by_columns_keep_the_digits_of_float32(pretend):
+    """Rows of a spread of one around inducing points, as scaled data are: the error is that of the plain form."""
+    kernel, Z, X = kernels.build(specs.RBF(), 8, lengthscale=2.0), points(1, 50, 8), points(2, 200, 8)
+    exact = np.asarray(kernel.matrix(X, Z)) / np.asarray(kernel.variance.value)
+    X = X.astype(jnp.float32)
+    plain = kernel.fixed(Z, jnp.float32)
+    pretend()
+    by_columns = kernel.fixed(Z, jnp.float32)
+    assert isinstance(by_columns, stationary.ProductStationary) and not isinstance(plain, stationary.ProductStationary)
+    errors = [np.abs(np.asarray(fixed.matrix(X)) - exact).max() for fixed in (plain, by_columns)]
+    assert errors[1] < 5 * errors[0] < 1e-5

@@ -6,7 +6,8 @@ import dataclasses
 import io
 import json
 import re
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 import pandas as pd
@@ -225,6 +226,38 @@ def test_of_cells_side_by_side_the_longest_start_first(runs, monkeypatch):
     cells_of = [Cell("boston", model, n_splits=2) for model in ("sgp", "diffwgp5", "nonoise")]
     list(reproduce._side_by_side(dict(zip(cells_of, (1.0, 3.0, 2.0), strict=True)), None, SuiteProgressOfNone(), 1))
     assert runs == [("boston", "diffwgp5"), ("boston", "nonoise"), ("boston", "sgp")]
+
+
+def test_a_process_that_dies_costs_no_other_cell(runs, monkeypatch):
+    """The first pool breaks; what it had not done is done by a second. Where that breaks too, it is told."""
+
+    class Breaking(ThreadPoolExecutor):
+        n_breaks = 0
+
+        def submit(self, *arguments):
+            if Breaking.n_breaks > 0:
+                Breaking.n_breaks -= 1
+                future = Future()
+                future.set_exception(BrokenProcessPool("a child process terminated abruptly"))
+                return future
+            return super().submit(*arguments)
+
+    monkeypatch.setattr(reproduce, "_pool", Breaking)
+    work = {cell: 1.0 for cell in SOME}
+
+    def results(n_breaks):
+        Breaking.n_breaks = n_breaks
+        return dict(reproduce._side_by_side(work, None, SuiteProgressOfNone(), 2))
+
+    assert [results(2)[cell]["model"] for cell in SOME] == [cell.model for cell in SOME]
+    told = results(4)
+    assert all("terminated abruptly" in told[cell] and "fewer --processes" in told[cell] for cell in SOME)
+
+
+def test_who_starts_processes_asks_for_no_device(tmp_path, runs, monkeypatch):
+    monkeypatch.setattr(reproduce, "_pool", ThreadPoolExecutor)
+    monkeypatch.setattr(reproduce, "on_accelerator", lambda: pytest.fail("the device was asked for"))
+    assert reproduce.run_cells(tmp_path, SOME, n_processes=2) == 0
 
 
 class SuiteProgressOfNone:
@@ -563,7 +596,7 @@ def test_time_left_goes_by_the_work_left(monkeypatch):
     assert np.isnan(shown.left())
     monkeypatch.setattr(progress.time, "perf_counter", lambda: shown.started + 60.0)
     shown.begin(SOME[0])
-    shown.fail(ValueError("no"))
+    shown.fail(progress.told_error(ValueError("no")))
     assert shown.left() == pytest.approx(20.0)
 
 

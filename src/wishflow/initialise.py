@@ -51,7 +51,7 @@ def inducing_points(X: np.ndarray, n_inducing: int, seed: int) -> np.ndarray:
     distinct = np.unique(rows, axis=0)
     if len(distinct) <= n_inducing:
         return _filled_up(distinct, min(n_inducing, size_class(len(distinct))), rng)
-    # One thread: more gain nothing at these sizes, and several programs on one machine would fight for the cores.
+    # One thread: several programs on one machine would fight for the cores, and little is to be gained at these sizes.
     with warnings.catch_warnings(), threadpoolctl.threadpool_limits(limits=1, user_api="openmp"):
         # Rows that differ by rounding alone give fewer clusters than asked for; the jitter is there for such points.
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -12,7 +12,7 @@ from .specs import TrainingSpec
 
 # Up to here a Wishart diffusion has one degree of freedom, and states are wider than the inputs.
 FEW_INPUTS = 10
-# Most degrees of freedom for more inputs and few rows, whatever the rank.
+# Degrees of freedom for more inputs and few rows, whatever the rank; ranks 5 and 10 were tried.
 FEW_DOF = 5
 # Flows of fewer rows are trained for the mean of logs, and their states are the inputs.
 FEW_ROWS = 600

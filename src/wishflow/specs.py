@@ -164,7 +164,8 @@ class Wishart(DiffusionSpec):
     "wishart"); `columns` says whether the ν columns of J have posteriors of their own ("independent") or share one
     ("shared"); `white` is the starting value of Λ, None for no Λ. `posterior` is the form of the covariances of q:
     "full"; "structured", in which they have one unit lower triangular factor in common and a step costs a fraction;
-    "rotated", in which they have their eigenvectors in common and a step costs less still; or "diagonal" (mean field).
+    "rotated", in which they have their eigenvectors in common and a step of a large batch costs less still; or
+    "diagonal" (mean field).
     """
 
     rank: int | None = 5

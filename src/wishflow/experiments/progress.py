@@ -26,6 +26,11 @@ class Cell(Protocol):
     def n_fits(self) -> int: ...
 
 
+def told_error(error: BaseException) -> str:
+    """Kind and text of an error, for the terminal."""
+    return f"{type(error).__name__}: {error}"
+
+
 class SuiteProgress(Callback):
     """A callback of all fits. `work` says how large a part of the whole each cell is."""
 
@@ -50,9 +55,9 @@ class SuiteProgress(Callback):
         """The cell is done and its file is written; `text` says what came out."""
         self._close(text)
 
-    def fail(self, error: Exception) -> None:
-        """The cell has no result."""
-        self._close(f"failed: {type(error).__name__}: {error}")
+    def fail(self, what: str) -> None:
+        """The cell has no result; `what` went wrong."""
+        self._close(f"failed: {what}")
 
     def say(self, text: str) -> None:
         self.console.print(text, soft_wrap=True, highlight=False, markup=False)

@@ -63,7 +63,7 @@ class Layout(eqx.Module):
         """Numbers that the kernel sees, and the noise."""
         return self.dim + self.n_covariates - self.n_linear
 
-    def kernel_inputs(self, X: Float[Array, "N K"]) -> Float[Array, "N D+U"]:
+    def kernel_inputs(self, X: Float[Array, "N K"]) -> Float[Array, "N n_kernel_inputs"]:
         """(x, u), but for those u that are for the linear drift alone."""
         if len(self.lags) == 1:
             return X[:, : self.n_kernel_inputs] if self.n_linear else X

@@ -160,10 +160,13 @@ class WishartForecaster(BaseEstimator):
         )
 
     def _calendar(self) -> bool | str:
-        if not isinstance(self.calendar, str):
-            return checks.flag("calendar", self.calendar)
+        if isinstance(self.calendar, bool | np.bool_):
+            return bool(self.calendar)
         if self.calendar not in CALENDARS:
-            raise OptionError(f"calendar={self.calendar!r} given; expected True, False or 'seasonal'.")
+            raise OptionError(
+                f"calendar={self.calendar!r} given; expected True for harmonics of day, week and year, 'seasonal' for "
+                "products of them too, or False for none."
+            )
         if "linear" not in self.spec_.drift:
             raise OptionError(
                 f"calendar='seasonal' given with drift={self.drift!r}; expected a drift with a linear part, which "

@@ -9,7 +9,7 @@ from typing import Any
 from ...callbacks import clock
 from ...errors import OptionError
 from ...files import write_json_atomic
-from ..progress import SuiteProgress
+from ..progress import SuiteProgress, told_error
 from ..selection import chosen
 from .jobs import Job, run
 from .models import MODELS
@@ -88,7 +88,7 @@ def run_jobs(output: Path, jobs: list[Job], parts: Parts) -> int:
                     write_json_atomic(job_path(output, job, result["cell"]), result)
             except Exception as error:  # the other models can still be done: hours may hang on them
                 n_failed += 1
-                progress.fail(error)
+                progress.fail(told_error(error))
                 continue
             progress.finish(told(result))
     finally:

@@ -6,26 +6,30 @@ import multiprocessing
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
+
+import jax
 
 from ...callbacks import clock
 from ...datasets import Dataset, load_uci
 from ...errors import OptionError, unknown_option
 from ...files import plain, write_json_atomic
 from ...presets import PRESETS
-from ..progress import SuiteProgress
+from ...runtime import enable_compilation_cache, on_accelerator
+from ..progress import SuiteProgress, told_error
 from ..provenance import command, provenance
 from ..selection import chosen
 from .pages import write_outputs
 from .results import cell_path, is_finished, read_results
-from .suite import DATA, MODELS, N_SPLITS, Cell, cells
+from .suite import DATA, MODELS, N_SPLITS, STEP_OVERHEAD, Cell, cells
 from .tables import missing_cells
 from .training import run_splits, split_rows
 
 # What the processes that share an accelerator may take of its memory together; each program needs some besides.
 MEMORY_SHARE = 0.9
+ADVICE = "(a process may have run out of memory: try fewer --processes, or --group)"
 
 
 def main(
@@ -59,7 +63,9 @@ def run_cells(output: Path, asked: list[Cell], group: int | None = None, n_proce
     """Train and score the cells that are not finished, one file each; returns how many failed."""
     loaded = {name: load(name) for name in dict.fromkeys(cell.data for cell in asked)}
     pending = [cell for cell in asked if not is_finished(output, cell, cell.settings(*loaded[cell.data].X.shape))]
-    work = {cell: cell.work(*loaded[cell.data].X.shape) for cell in pending}
+    # Who asks for the device takes most of its memory, so with processes of their own this one does not ask.
+    overhead = STEP_OVERHEAD if n_processes > 1 or on_accelerator() else 0
+    work = {cell: cell.work(*loaded[cell.data].X.shape, overhead=overhead) for cell in pending}
     progress = SuiteProgress(work)
     if len(pending) < len(asked):
         progress.say(f"{len(asked) - len(pending)} of {len(asked)} cells are done already.")
@@ -70,7 +76,7 @@ def run_cells(output: Path, asked: list[Cell], group: int | None = None, n_proce
         else:
             results = _side_by_side(work, group, progress, n_processes)
         for cell, result in results:
-            if isinstance(result, Exception):
+            if isinstance(result, str):
                 n_failed += 1
                 progress.fail(result)
                 continue
@@ -85,48 +91,66 @@ def run_cells(output: Path, asked: list[Cell], group: int | None = None, n_proce
 
 def _one_by_one(
     pending: list[Cell], loaded: Mapping[str, Dataset], group: int | None, progress: SuiteProgress
-) -> Iterator[tuple[Cell, Any]]:
+) -> Iterator[tuple[Cell, dict[str, Any] | str]]:
     """Cells with their results, or with what went wrong: the others can still be done, hours may hang on them."""
     for cell in pending:
         progress.begin(cell)
-        try:
-            result: Any = run_cell(cell, loaded[cell.data], group, progress)
-        except Exception as error:
-            result = error
-        yield cell, result
+        yield cell, _result_or_error(cell, loaded[cell.data], group, progress)
+
+
+def _result_or_error(cell: Cell, data: Dataset, group: int | None, callbacks: object) -> dict[str, Any] | str:
+    try:
+        return run_cell(cell, data, group, callbacks)
+    except Exception as error:  # as text: not every error can be sent from one process to another
+        return told_error(error)
 
 
 def _side_by_side(
     work: Mapping[Cell, float], group: int | None, progress: SuiteProgress, n_processes: int
-) -> Iterator[tuple[Cell, Any]]:
-    """The same by several processes, in the order in which they end; the longest start first, so that all end alike."""
-    longest_first = sorted(work, key=work.__getitem__, reverse=True)
-    with _pool(n_processes) as pool:
-        running = {pool.submit(_run_alone, cell, group, command()): cell for cell in longest_first}
-        try:
-            for future in as_completed(running):
-                progress.begin(running[future])
-                error = future.exception()
-                if error is not None and not isinstance(error, Exception):
-                    raise error
-                yield running[future], future.result() if error is None else error
-        finally:
-            pool.shutdown(cancel_futures=True)
+) -> Iterator[tuple[Cell, dict[str, Any] | str]]:
+    """The same by several processes, in the order in which they end; the longest start first, so that all end alike.
+
+    A process that is killed takes the others with it: what they had not done is tried once more.
+    """
+    waiting = sorted(work, key=work.__getitem__, reverse=True)
+    for is_last in (False, True):
+        lost = []
+        with _pool(n_processes) as pool:
+            running = {pool.submit(_run_alone, cell, group, command()): cell for cell in waiting}
+            try:
+                for future in as_completed(running):
+                    error = future.exception()
+                    if isinstance(error, BrokenExecutor) and not is_last:
+                        lost.append(running[future])
+                        continue
+                    progress.begin(running[future])
+                    yield running[future], future.result() if error is None else f"{told_error(error)} {ADVICE}"
+            finally:
+                pool.shutdown(cancel_futures=True)
+        waiting = sorted(lost, key=work.__getitem__, reverse=True)
 
 
 def _pool(n_processes: int) -> Executor:
     """Processes that start afresh: a forked one would share its parent's device and threads."""
-    fresh = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(n_processes, fresh, initializer=_share_memory, initargs=(n_processes,))
+    fresh, folder = multiprocessing.get_context("spawn"), jax.config.values["jax_compilation_cache_dir"]
+    return ProcessPoolExecutor(n_processes, fresh, initializer=_start_process, initargs=(n_processes, folder))
 
 
-def _share_memory(n_processes: int) -> None:
-    """In a new process, before JAX asks for a device: by itself each would take three quarters of its memory."""
+def _start_process(n_processes: int, cache: str | None) -> None:
+    """In a new process, before JAX asks for a device: by itself each would take three quarters of its memory.
+
+    The compilation cache is that of the parent.
+    """
     os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{MEMORY_SHARE / n_processes:.3f}")
+    if cache is not None:
+        enable_compilation_cache(cache)
 
 
-def _run_alone(cell: Cell, group: int | None, typed: str) -> dict[str, Any]:
-    result = run_cell(cell, load(cell.data), group, None)
+def _run_alone(cell: Cell, group: int | None, typed: str) -> dict[str, Any] | str:
+    """A cell in a process of its own; its result names the command that was typed."""
+    result = _result_or_error(cell, load(cell.data), group, None)
+    if isinstance(result, str):
+        return result
     return {**result, "provenance": {**result["provenance"], "command": typed}}
 
 

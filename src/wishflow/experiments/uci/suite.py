@@ -11,7 +11,6 @@ import wishflow as wf
 
 from ...datasets import split
 from ...presets import PRESETS
-from ...runtime import on_accelerator
 
 DATA = ("boston", "concrete", "kin8nm", "naval", "power", "protein", "wine_white", "bike_paper")
 N_SPLITS = 20
@@ -88,13 +87,15 @@ class Cell:
             "rule": {name: value for name, value in rule.to_json().items() if name not in unused},
         }
 
-    def work(self, n_rows: int, n_inputs: int) -> float:
-        """About how much there is to compute, for estimates of time: rows that pass a step of the solver, or the GP."""
+    def work(self, n_rows: int, n_inputs: int, *, overhead: int = 0) -> float:
+        """About how much there is to compute, for estimates of time: rows that pass a step of the solver, or the GP.
+
+        `overhead` are the rows that a step costs before the first one (`STEP_OVERHEAD` on an accelerator).
+        """
         n_train = len(split(n_rows, 0)[0])
         rule = PRESETS[self.preset](n_train, n_inputs)
         n_paths = 1 if self.model in ("sgp", "nonoise") else rule.n_train_samples
         batch = min(n_train, rule.batch_rows(n_paths))
-        overhead = STEP_OVERHEAD if on_accelerator() else 0
         if self.model == "sgp":
             n_steps, batch = rule.sgp_iter, n_train if rule.collapsed else batch
             return float(self.n_splits * SGP_STEP * n_steps * (batch + overhead))
