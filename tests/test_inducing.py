@@ -176,7 +176,7 @@ def test_a_rotated_posterior_of_one_output_is_any_gaussian(key):
     A = (np.eye(6) - Q) @ np.linalg.inv(np.eye(6) + Q)
     mean, a = jax.random.normal(key, (1, 6)), points(3, 4, dim=6)
     full = WhitenedPosterior(mean, LowerTriangular.of(jnp.asarray(R[None])))
-    rotated = RotatedPosterior(mean, jnp.asarray(A), jnp.asarray(np.log(variances))[None])
+    rotated = RotatedPosterior(mean, jnp.asarray(np.log(variances))[None], jnp.asarray(A))
     np.testing.assert_allclose(rotated.rotation(), Q, atol=1e-12)
     np.testing.assert_allclose(rotated.kl(), full.kl(), rtol=1e-12)
     prepared = rotated.prepare(a.dtype, rotated.rotation())

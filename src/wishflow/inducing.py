@@ -261,10 +261,11 @@ class DiagonalPosterior(AbstractPosterior):
         return jnp.exp(0.5 * self.log_variances)[:, None, :] * jnp.eye(self.mean.shape[-1], dtype=self.mean.dtype)
 
     def prepare(self, dtype, rotation=None):
-        return PreparedDiagonal(*(x.astype(dtype) for x in (self.mean.T, jnp.exp(self.log_variances).T)))
+        mean = turned(self.mean, rotation)
+        return PreparedDiagonal(*(x.astype(dtype) for x in (mean.T, jnp.exp(self.log_variances).T)))
 
 
-class RotatedPosterior(AbstractPosterior):
+class RotatedPosterior(DiagonalPosterior):
     """R_p = Q diag(√λ_p) with one orthogonal Q for all outputs: covariances that have their eigenvectors in common.
 
     Q = (I − A)(I + A)⁻¹ with the skew A = B − Bᵀ, B what is below the diagonal (Cayley). The prior N(0, I) is the same
@@ -273,29 +274,22 @@ class RotatedPosterior(AbstractPosterior):
     parameters as `StructuredPosterior` has.
     """
 
-    mean: Float[Array, "P M"]
     below: Float[Array, "M M"]
-    log_variances: Float[Array, "P M"]
 
     @classmethod
     def prior(cls, n_outputs: int, n_inducing: int) -> RotatedPosterior:
         """The prior N(0, I)."""
-        means, log_variances = zeros(n_outputs, n_inducing), zeros(n_outputs, n_inducing)
-        return cls(means, zeros(n_inducing, n_inducing), log_variances)
+        diagonal = DiagonalPosterior.prior(n_outputs, n_inducing)
+        return cls(diagonal.mean, diagonal.log_variances, zeros(n_inducing, n_inducing))
 
     def rotation(self):
         return cayley(jnp.tril(self.below, -1))
-
-    def kl(self):
-        squares = jnp.sum(self.mean**2, -1) + jnp.sum(jnp.exp(self.log_variances), -1)
-        return 0.5 * (squares - self.mean.shape[-1] - jnp.sum(self.log_variances, -1))
 
     def factors(self):
         return self.rotation() * jnp.exp(0.5 * self.log_variances)[:, None, :]
 
     def prepare(self, dtype, rotation=None):
-        mean = turned(self.mean, self.rotation() if rotation is None else rotation)
-        return PreparedDiagonal(*(x.astype(dtype) for x in (mean.T, jnp.exp(self.log_variances).T)))
+        return super().prepare(dtype, self.rotation() if rotation is None else rotation)
 
 
 def turned(weights: Float[Array, "K M"], rotation: Float[Array, "M M"] | None) -> Float[Array, "K M"]:

@@ -102,68 +102,60 @@ def normals_of(scale: Float[Array, "D rho"], dof: int, white: Array | None) -> i
     return dof + rank + (0 if white is None else dim)
 
 
-class PreparedWishart(PreparedField):
+class AbstractPreparedWishart(PreparedField):
+    """What all ways to find J have in common: L, Λ and ν."""
+
+    scale: Float[Array, "D rho"]
+    white: Float[Array, " D"] | None
+    dof: int = eqx.field(static=True)
+    is_time_dependent: bool = eqx.field(static=True)
+
+    @property
+    def n_normals(self):
+        return normals_of(self.scale, self.dof, self.white)
+
+    def values(
+        self, drift: Float[Array, "N D"], means: Float[Array, "N P"], variances: Float[Array, "N P"]
+    ) -> WishartValues:
+        """With moments of the entries of J in the order (r, v)."""
+        shape = (len(drift), self.scale.shape[1], -1)
+        return WishartValues(drift, means.reshape(shape), variances.reshape(shape), self.scale, self.white, self.dof)
+
+
+class PreparedWishart(AbstractPreparedWishart):
     """Factorised basis, drift and posterior of J: marginal sampling, the paper's way."""
 
     basis: PreparedBasis
     drift_mean: Float[Array, "M D"]
     posterior: PreparedPosterior
-    scale: Float[Array, "D rho"]
-    white: Float[Array, " D"] | None
-    dof: int = eqx.field(static=True)
-    is_time_dependent: bool = eqx.field(static=True)
-
-    @property
-    def n_normals(self):
-        return normals_of(self.scale, self.dof, self.white)
 
     def at(self, X, t):
         inputs = with_time(X, t, self.is_time_dependent)
         a = self.basis.project(inputs)
-        shape = (X.shape[0], self.scale.shape[1], -1)
         variances = self.basis.unexplained(inputs, a)[:, None] + self.posterior.quadratics(a)
-        means = self.posterior.means(a).reshape(shape)
-        return WishartValues(a @ self.drift_mean, means, variances.reshape(shape), self.scale, self.white, self.dof)
+        return self.values(a @ self.drift_mean, self.posterior.means(a), variances)
 
 
-class JoinedWishart(PreparedField):
+class JoinedWishart(AbstractPreparedWishart):
     """`PreparedWishart` for accelerators: drift and posterior of J in one product."""
 
     joined: JoinedPosterior
-    scale: Float[Array, "D rho"]
-    white: Float[Array, " D"] | None
-    dof: int = eqx.field(static=True)
-    is_time_dependent: bool = eqx.field(static=True)
-
-    @property
-    def n_normals(self):
-        return normals_of(self.scale, self.dof, self.white)
 
     def at(self, X, t):
-        drift, means, variances = self.joined.moments(with_time(X, t, self.is_time_dependent))
-        shape = (X.shape[0], self.scale.shape[1], -1)
-        return WishartValues(drift, means.reshape(shape), variances.reshape(shape), self.scale, self.white, self.dof)
+        return self.values(*self.joined.moments(with_time(X, t, self.is_time_dependent)))
 
 
-class DrawnWishart(PreparedField):
+class DrawnWishart(AbstractPreparedWishart):
     """One draw of J(·), shared by all rows and steps: a proper random SDE given the draw."""
 
     drift_mean: Float[Array, "M D"]
     J: PathwiseDraw
-    scale: Float[Array, "D rho"]
-    white: Float[Array, " D"] | None
-    dof: int = eqx.field(static=True)
-    is_time_dependent: bool = eqx.field(static=True)
-
-    @property
-    def n_normals(self):
-        return normals_of(self.scale, self.dof, self.white)
 
     def at(self, X, t):
         inputs = with_time(X, t, self.is_time_dependent)
         a = self.J.basis.project(inputs)
-        J = self.J.at(inputs, a).reshape(X.shape[0], self.scale.shape[1], self.dof)
-        return WishartValues(a @ self.drift_mean, J, jnp.zeros_like(J), self.scale, self.white, self.dof)
+        J = self.J.at(inputs, a)
+        return self.values(a @ self.drift_mean, J, jnp.zeros_like(J))
 
 
 class WishartField(AbstractField):
@@ -183,18 +175,13 @@ class WishartField(AbstractField):
 
     def prepare(self, dtype=None):
         dtype = self.basis.Z.dtype if dtype is None else dtype
+        shared = self._shared(dtype)
         if on_accelerator() and isinstance(self.posterior, JoinedPosterior.KINDS):
             joined = JoinedPosterior.of(self.basis, self.posterior, self.drift_mean, dtype)
-            return JoinedWishart(joined, *self._scale_and_white(dtype), self.dof, self.is_time_dependent)
+            return JoinedWishart(*shared, joined)
         Q = self.posterior.rotation()
-        return PreparedWishart(
-            self.basis.prepare(dtype, Q),
-            turned(self.drift_mean, Q).T.astype(dtype),
-            self.posterior.prepare(dtype, Q),
-            *self._scale_and_white(dtype),
-            self.dof,
-            self.is_time_dependent,
-        )
+        drift = turned(self.drift_mean, Q).T.astype(dtype)
+        return PreparedWishart(*shared, self.basis.prepare(dtype, Q), drift, self.posterior.prepare(dtype, Q))
 
     def draw(self, key, dtype=None):
         dtype = self.basis.Z.dtype if dtype is None else dtype
@@ -202,13 +189,12 @@ class WishartField(AbstractField):
         means = jnp.repeat(self.posterior.mean, repeats, axis=0)
         factors = jnp.repeat(self.posterior.factors(), repeats, axis=0)
         J = draw_pathwise(key, self.basis, self.basis.prepare(dtype), means, factors)
-        return DrawnWishart(
-            self.drift_mean.T.astype(dtype), J, *self._scale_and_white(dtype), self.dof, self.is_time_dependent
-        )
+        return DrawnWishart(*self._shared(dtype), self.drift_mean.T.astype(dtype), J)
 
-    def _scale_and_white(self, dtype: Any) -> tuple[Array, Array | None]:
+    def _shared(self, dtype: Any) -> tuple[Array, Array | None, int, bool]:
+        """The fields of an `AbstractPreparedWishart`."""
         white = None if self.white is None else self.white.value.astype(dtype)
-        return self.scale.value.astype(dtype), white
+        return self.scale.value.astype(dtype), white, self.dof, self.is_time_dependent
 
     def kl(self):
         """½‖m_f‖² and KL_Σ, which for shared columns counts each row's KL ν times (they are ν independent draws)."""
