@@ -21,6 +21,7 @@ def pretend(monkeypatch):
     def on():
         for module in MODULES:
             monkeypatch.setattr(module, "on_accelerator", lambda: True)
+        monkeypatch.setattr(linalg, "PART_ROWS", 2)  # the few rows here are cut into parts too
 
     return on
 
@@ -59,6 +60,15 @@ def test_a_kernel_of_fixed_points_is_the_same(spec, pretend):
     plain = quick_jit(lambda *arguments: both(*arguments))(kernel, X, Z)
     pretend()
     assert_same(quick_jit(lambda *arguments: both(*arguments))(kernel, X, Z), plain)
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_parts"), [(2000, 16), (455, 7), (130, 2), (127, 1), (2003, 1), (64, 1), (40_000, 16)]
+)
+def test_sums_over_rows_are_cut_into_equal_parts(n_rows, n_parts):
+    assert linalg.parts_of(n_rows) == n_parts
+    A, B = points(1, n_rows), points(2, n_rows)
+    np.testing.assert_allclose(linalg.over_rows(A, B), A.T @ B, rtol=1e-10, atol=1e-10)
 
 
 def test_thin_products_are_products():

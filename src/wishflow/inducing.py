@@ -26,6 +26,7 @@ from .linalg import (
     inverse_lower,
     known_whitener,
     lower_half,
+    over_rows,
     together,
     whitener,
 )
@@ -433,7 +434,7 @@ def _joined_backward(is_orthogonal, residuals, cotangents):
     a, b, _ = _cut(joined, K.shape[1], is_orthogonal)
     by_a, by_b = 2.0 * a * explained[:, None], 2.0 * b * jnp.sum(quadratics[:, :, None] * variances.T, 1)
     inner = jnp.concatenate([by_a + by_b, linear] if is_orthogonal else [by_a, by_b, linear], axis=1)
-    return inner @ product.T, K.T @ inner, (b * b).T @ quadratics
+    return inner @ product.T, over_rows(K, inner), over_rows(b * b, quadratics)
 
 
 joined_moments.defvjp(_joined_forward, _joined_backward)

@@ -21,6 +21,9 @@ from .runtime import on_accelerator
 
 FIRST_JITTER = 1e-10
 LAST_JITTER = 1e-4
+# On accelerators sums over rows are cut into parts: how many at most, and of how many rows at least.
+MOST_PARTS = 16
+PART_ROWS = 64
 
 
 def each(function: Callable, stack: PyTree[Array]) -> PyTree[Array]:
@@ -50,6 +53,21 @@ def lower_half(matrix: Float[Array, "... M M"]) -> Float[Array, "... M M"]:
     return jnp.tril(matrix, -1) + 0.5 * matrix * jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
 
 
+def over_rows(A: Float[Array, "N C"], B: Float[Array, "N M"]) -> Float[Array, "C M"]:
+    """AᵀB, a sum over rows, for accelerators: by parts of the rows, since few elements that are each a long sum leave
+    most of the device idle.
+    """
+    n_parts = parts_of(len(A))
+    by_part = [X.reshape(n_parts, -1, X.shape[1]) for X in (A, B)]
+    return jnp.sum(jnp.swapaxes(by_part[0], 1, 2) @ by_part[1], 0)
+
+
+def parts_of(n_rows: int) -> int:
+    """The most parts of equal size that are within the limits; 1 where the number of rows has no such divisor."""
+    most = min(n_rows // PART_ROWS, MOST_PARTS)
+    return next((n for n in range(most, 1, -1) if n_rows % n == 0), 1)
+
+
 @jax.custom_vjp
 def thin_product(A: Float[Array, "N C"], B: Float[Array, "C M"]) -> Float[Array, "N M"]:
     """A B for few columns C and M, for accelerators: a sum of C terms is part of the operations before and after it,
@@ -66,7 +84,7 @@ def _thin_forward(A, B):
 
 def _thin_backward(operands, G):
     A, B = operands
-    return thin_product(G, B.T), A.T @ G
+    return thin_product(G, B.T), over_rows(A, G)
 
 
 thin_product.defvjp(_thin_forward, _thin_backward)
