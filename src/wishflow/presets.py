@@ -41,6 +41,7 @@ def paper_preset(n_rows: int, n_inputs: int, state_dim: int | None = None) -> Tr
         field_lengthscale=2.0,
         field_variance=0.01,
         state_dim=state_dim,
+        posterior="full",
     )
 
 

@@ -424,7 +424,8 @@ class TrainingSpec(Spec):
     do not move those named by `fixed_inducing` ("none", "field", "all"). `dof` are the degrees of freedom ν of the
     diffusion "wishart" (None: its rank). With `falls_back` a flow that ends below the bound of the sparse GP alone
     (Gaussian, collapsed, `sgp_iter` iterations) becomes that GP: the identity is a flow. `state_dim` are the dimensions
-    of a flow's state (None: those of the inputs). These six are for regression and classification.
+    of a flow's state (None: those of the inputs). `posterior` is the form of the covariances of q of the diffusions
+    "wishart" and "gp" (`Wishart`). These seven are for regression and classification.
     """
 
     max_iter: int
@@ -457,12 +458,14 @@ class TrainingSpec(Spec):
     falls_back: bool = False
     counts_paths: bool = False
     state_dim: int | None = None
+    posterior: str = "structured"
 
     def __post_init__(self) -> None:
         if self.fixed_inducing not in FIXED_INDUCING:
             raise unknown_option("fixed_inducing", self.fixed_inducing, FIXED_INDUCING)
         if self.path_average not in ("log", "density"):
             raise unknown_option("path_average", self.path_average, ("log", "density"))
+        _check_posterior(self.posterior)
 
     def batch_rows(self, n_samples: int) -> int:
         """How many rows a batch has where each has `n_samples` paths."""

@@ -112,3 +112,16 @@ def test_the_degrees_of_freedom_of_the_rule_are_those_of_the_named_diffusion_alo
     assert (
         wf.FlowClassifier()._training(1000, n_inputs).dof is None and dof(presets.paper_preset(1000, n_inputs)) is None
     )
+
+
+@pytest.mark.parametrize("name", ["wishart", "gp"])
+def test_the_form_of_q_is_the_rules_for_a_named_diffusion_and_the_papers_is_full(name):
+    def form(training, diffusion=name):
+        return flow_spec(wf.FlowRegressor(diffusion), training, specs.Gaussian()).diffusion.posterior
+
+    fast, paper = presets.fast_preset(1000, 4), presets.paper_preset(1000, 4)
+    assert (form(fast), form(paper)) == ("structured", "full")
+    assert form(dataclasses.replace(fast, posterior="rotated")) == "rotated"
+    assert form(paper, specs.Wishart(posterior="diagonal")) == "diagonal"
+    with pytest.raises(ValueError, match="posterior"):
+        dataclasses.replace(fast, posterior="none")

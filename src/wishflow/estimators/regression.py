@@ -250,15 +250,16 @@ class FlowRegressor(ModelRegressor):
 
 
 def flow_spec(estimator: Any, training: specs.TrainingSpec, likelihood: specs.LikelihoodSpec) -> specs.FlowSpec:
-    """The flow an estimator's options describe; `rank`, `columns` and the preset's ν belong to the name "wishart".
+    """The flow an estimator's options describe; `rank`, `columns` and the preset's ν belong to the name "wishart", the
+    preset's form of q to it and to "gp".
 
     The preset's ν is for shared columns, whose penalty it multiplies, and for J drawn afresh at each step: with one
     column of its own, or one draw for a whole path, Σ has rank one.
     """
     is_usual = estimator.columns == "shared" and estimator.sampling == "marginal"
-    dof = training.dof if is_usual else None
-    wishart = specs.Wishart(rank=checks.rank_or_none(estimator.rank), dof=dof, columns=estimator.columns)
-    names = {**specs.DIFFUSIONS, "wishart": wishart}
+    dof, posterior = training.dof if is_usual else None, training.posterior
+    wishart = specs.Wishart(checks.rank_or_none(estimator.rank), dof, estimator.columns, posterior=posterior)
+    names = {**specs.DIFFUSIONS, "wishart": wishart, "gp": specs.GPDiffusion(posterior)}
     return specs.FlowSpec(
         specs.resolve("kernel", estimator.kernel, specs.KERNELS, specs.KernelSpec),
         likelihood,
