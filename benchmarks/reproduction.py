@@ -14,7 +14,7 @@ from wishflow.experiments.beijing.jobs import JOINED
 from wishflow.experiments.beijing.models import MODELS as SERIES_MODELS
 from wishflow.experiments.provenance import sources
 from wishflow.experiments.uci import pages, tables
-from wishflow.experiments.uci.results import Results, paired_scores, read_results, split_scores
+from wishflow.experiments.uci.results import Results, is_kept, paired_scores, read_results, split_scores
 from wishflow.experiments.uci.suite import DATA, MODELS, N_SPLITS
 from wishflow.files import read_json
 from wishflow.report import markdown_table
@@ -44,6 +44,18 @@ MOST_LOST = 0.02
 MOST_MINUTES = 30.0
 # Where nothing is done otherwise: what the differences are measured from.
 BASE_VARIANT = "right"
+# The scores by which a flow may lose, and those of the paper's that they are held against.
+LOSSES = {
+    "log_density": "Log density, mixture",
+    "mean_log_density_of_paths": "Log density, paper's score",
+    "rmse": "RMSE",
+}
+PRINTED_FOR = {
+    "log_density": "mean_log_density_of_paths",
+    "mean_log_density_of_paths": "mean_log_density_of_paths",
+    "rmse": "rmse",
+}
+FAIR_COVERAGE = (0.93, 0.97)
 
 
 def uci_results() -> Results:
@@ -131,6 +143,40 @@ def sgp_bar_table() -> str:
         for data, bar in SGP_BARS.items()
     ]
     return markdown_table(pd.DataFrame(rows))
+
+
+def worse_lists() -> str:
+    """Where flows of ours lose: to our SGP by more than a standard error of the paired difference, to the paper's own
+    mean of the same model, and in the coverage of intervals. Left out are those that SGP replaced on every split.
+    """
+    results, numbers = uci_results(), {}
+    for row in tables.score_frame(results).itertuples():
+        numbers[row.data, row.model, row.score] = row
+    flows = [key for key, result in results.items() if key[1] != "sgp" and not is_kept(result)]
+    lines = []
+    for score, name in LOSSES.items():
+        sign = -1.0 if score == "rmse" else 1.0
+        lines.append((f"{name}, worse than our SGP", [k for k in flows if _loses_to_sgp(results, *k, score, sign)]))
+        printed = PRINTED_FOR[score]
+        pairs = {key: (numbers[*key, score].mean, numbers[*key, printed].paper_mean) for key in flows}
+        lost = [key for key, (ours, paper) in pairs.items() if paper and sign * ours < sign * _number(paper)]
+        lines.append((f"{name}, worse than the paper prints for the same model", lost))
+    low, high = FAIR_COVERAGE
+    coverages = {key: numbers[*key, "coverage_95"].mean for key in results}
+    lines.append((f"95 % intervals that cover less than {low:.0%}", [k for k, c in coverages.items() if c < low]))
+    lines.append((f"95 % intervals that cover more than {high:.0%}", [k for k, c in coverages.items() if c > high]))
+    return bullets(f"{name}: {pages.cell_names(keys)}." for name, keys in lines if keys)
+
+
+def _loses_to_sgp(results: Results, data: str, model: str, score: str, sign: float) -> bool:
+    first, base = paired_scores(results[data, model], results[data, "sgp"], score)
+    mean, error = mean_and_error(sign * (first - base))
+    return mean < -error
+
+
+def _number(printed: str) -> float:
+    """A number of the paper's; of "<0.0001" its limit."""
+    return float(printed.lstrip("<"))
 
 
 def cost() -> str:

@@ -371,6 +371,7 @@ PARTS = {
     "bars": reproduction.bar_table,
     "sgp_bars": reproduction.sgp_bar_table,
     "cost": reproduction.cost,
+    "worse": reproduction.worse_lists,
     "sources": reproduction.source_list,
     "joint": reproduction.joint_table,
     "differences": reproduction.difference_table,

@@ -380,9 +380,11 @@ def test_a_broken_file_is_no_result(tmp_path, parts, runs, change):
 
 
 def test_other_settings_are_another_result(tmp_path, parts, runs):
-    for job in (Job("walk"), Job("walk", n_draws=10), Job("walk", is_validation=True)):
+    for job in (Job("walk"), Job("walk", n_draws=2000), Job("walk", is_validation=True)):
         reproduce.run_jobs(tmp_path, [job], parts)
     assert len(runs) == 6
+    reproduce.run_jobs(tmp_path, [Job("walk", n_draws=10)], parts)
+    assert len(runs) == 6  # more draws are there already
     assert sorted(path.name for path in tmp_path.iterdir()) == ["validation-walk.json", "walk.json"]
 
 

@@ -90,6 +90,16 @@ def test_settings_of_a_cell_follow_the_preset_and_the_number_of_splits():
     assert json.loads(json.dumps(settings)) == settings
 
 
+def test_a_result_of_more_splits_holds_those_of_fewer(tmp_path):
+    cell = Cell("boston", "sgp")
+    more, fewer = (dataclasses.replace(cell, n_splits=n).settings(506, 13) for n in (N_SPLITS, 5))
+    write_cell(tmp_path, "boston", "sgp", settings=more)
+    assert is_finished(tmp_path, cell, more) and is_finished(tmp_path, cell, fewer)
+    assert not is_finished(tmp_path, cell, dataclasses.replace(cell, n_splits=N_SPLITS + 1).settings(506, 13))
+    changed = {**fewer, "rule": {**fewer["rule"], "sgp_iter": 7}}
+    assert not is_finished(tmp_path, cell, changed)
+
+
 def test_a_result_of_sgp_does_not_hang_on_settings_of_flows(monkeypatch):
     cell, flow = Cell("boston", "sgp"), Cell("boston", "diffwgp5")
     before = cell.settings(506, 13), flow.settings(506, 13)
@@ -467,6 +477,9 @@ def test_a_model_far_from_the_others_is_cut_off_and_the_others_are_not():
     assert low > -5.0
     assert figures.view_limits([]) is None
     assert figures.view_limits([np.zeros(3)]) == (-1.0, 1.0)
+    # Differences that are nothing are not blown up to the size of the panel.
+    low, high = figures.view_limits([1e-9 * rng.normal(size=20)], least=0.5)
+    assert low < -0.5 and high > 0.5
 
 
 @pytest.fixture(scope="module")
@@ -534,7 +547,7 @@ def test_the_page_says_what_it_took_and_where_a_flow_was_not_kept(tmp_path):
         in text
     )
     assert "none: 20 fits, 1.0 minutes of training and 0.5 of scoring; the device was in use for 1.5 minutes." in text
-    assert "which was kept: naval (No noise)." in text
+    assert "On some splits of these SGP was kept: naval (No noise)." in text
     assert "fewer than 1000 paths, by an older run: boston (diffGP)." in text
     assert "**37 of 40 cells have no result yet:** boston (SGP, No noise, diffWGP ρ = 5, diffWGP ρ = 10); " in text
 

@@ -327,7 +327,15 @@ class _RowsRun(_Run):
         spec = dataclasses.replace(self.spec, flow_time=0.0)
         model = self._flow_from(i, spec, gp.model, dataclasses.replace(self.training, field_variance=AT_REST))
         status = "the sparse GP without a flow has the higher bound and was kept"
-        return dataclasses.replace(trained, model=jax.tree.map(np.asarray, model), status=status, spec=spec)
+        history = pd.concat([trained.history, gp.history.assign(phase="sparse GP")], ignore_index=True)
+        return dataclasses.replace(
+            trained,
+            model=jax.tree.map(np.asarray, model),
+            history=history,
+            n_iter=len(history),
+            status=status,
+            spec=spec,
+        )
 
     def _flow_from(self, i: int, spec: FlowSpec, start: Any, training: TrainingSpec) -> Any:
         """A flow near the identity whose output is that of a sparse GP."""

@@ -54,13 +54,17 @@ def _has_numbers(result: dict[str, Any]) -> bool:
 
 
 def is_finished(folder: Path, job: Job, cell: str, parts: Parts) -> bool:
-    """Whether there is a complete result of this cell, made with exactly these settings."""
+    """Whether there is a complete result of this cell, made with these settings, of as many draws or more."""
     result = read_result(job_path(folder, job, cell))
     return result is not None and _same(result["settings"], job.settings(cell, parts))
 
 
 def _same(found: dict[str, Any], expected: dict[str, Any]) -> bool:
-    """Whether settings are equal; what options and rule did not know yet when a result was made had its default."""
+    """Whether settings are equal; what options and rule did not know yet when a result was made had its default. More
+    draws are a better estimate of the same scores: asking for fewer does not throw them away.
+    """
+    if "n_draws" in found and "n_draws" in expected:
+        found = {**found, "n_draws": min(found["n_draws"], expected["n_draws"])}
     if "rule" not in expected or "rule" not in found:
         return found == expected
     defaults = wf.WishartForecaster().get_params(deep=False)

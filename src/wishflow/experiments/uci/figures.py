@@ -7,12 +7,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ... import plotting
-from .results import Results, paired_scores
+from .results import Results, is_kept, paired_scores, split_scores
 from .suite import DATA, MODELS
 
 BASE = "sgp"
 # A model whose median lies further from 0 than this many typical ranges of the others is cut off, as in the paper.
 FARTHEST = 5.0
+# Differences smaller than this share of the spread of SGP over the splits are drawn as none.
+LEAST_SHARE = 0.02
 N_COLUMNS = 4
 SCORES = {
     "log_density": "log density (mixture) − that of SGP; above 0 is better",
@@ -35,15 +37,17 @@ def differences(results: Results, data: str, score: str) -> dict[str, np.ndarray
     return values
 
 
-def view_limits(groups: list[np.ndarray]) -> tuple[float, float] | None:
-    """The part of the axis to show: 0 and all groups but those far from the others; None where there is no group."""
+def view_limits(groups: list[np.ndarray], least: float = 0.0) -> tuple[float, float] | None:
+    """The part of the axis to show: 0 and all groups but those far from the others, and from −`least` to `least`; None
+    where there is no group.
+    """
     groups = [values[np.isfinite(values)] for values in groups]
     if not groups:
         return None
     reach = FARTHEST * np.median([np.ptp(values) + abs(np.median(values)) for values in groups])
     near = np.concatenate([[0.0], *(values for values in groups if abs(np.median(values)) <= reach)])
     near = near[np.abs(near) <= 2.0 * reach] if reach > 0.0 else near
-    low, high = float(near.min()), float(near.max())
+    low, high = min(float(near.min()), -least), max(float(near.max()), least)
     margin = 0.06 * (high - low) or 1.0
     return low - margin, high + margin
 
@@ -51,14 +55,24 @@ def view_limits(groups: list[np.ndarray]) -> tuple[float, float] | None:
 def draw_panel(results: Results, data: str, score: str, ax: Axes) -> Axes:
     """The violins of one data set."""
     values = differences(results, data, score)
-    limits = view_limits([group for group in values.values() if group is not None])
+    limits = view_limits([group for group in values.values() if group is not None], _least(results, data, score))
     labels = {model: MODELS[model].label.replace(", ", "\n") for model in values}
     groups = {labels[model]: group for model, group in values.items()}
     colours = {labels[model]: plotting.colour_of(MODELS[model].colour) for model in values}
     plotting.plot_violins(groups, colours, limits=limits, ax=ax)
     ax.set_title(data)
     ax.tick_params(axis="x", labelsize=7)
+    if all(is_kept(results[data, model]) for model in values if (data, model) in results):
+        ax.text(0.97, 0.05, "SGP kept on every split", transform=ax.transAxes, ha="right", fontsize=8)
     return ax
+
+
+def _least(results: Results, data: str, score: str) -> float:
+    """The smallest difference that is worth showing."""
+    if (data, BASE) not in results:
+        return 0.0
+    values = split_scores(results[data, BASE], score)
+    return LEAST_SHARE * float(np.std(values)) if np.isfinite(values).all() else 0.0
 
 
 def panel_figure(results: Results, data: str, score: str) -> Figure:

@@ -12,7 +12,7 @@ from ... import report
 from ...atomic import write_bytes_atomic
 from ..provenance import sources
 from . import figures, paper, tables
-from .results import Results, read_results
+from .results import Results, is_kept, is_kept_text, read_results, statuses
 from .suite import DATA, MODELS, N_PATHS
 
 TITLE = "“Stochastic Differential Equations with Variational Wishart Diffusions”: the UCI tables, reproduced"
@@ -22,8 +22,8 @@ SCORE_NOTES = (
     "prediction that is a mixture. For SGP and No noise, which have one path, both are the same. RMSE and CRPS: lower "
     "is better. Coverage: share of test rows inside central 95 % intervals; 0.95 is right.",
     "The paper gives no numbers of SGP. Its splits are other ones, and its code scaled test rows by their own standard "
-    "deviation; ours uses training statistics only. A rank above the number of inputs acts as that number, so on power "
-    "both ranks are one model. bike_paper holds two inputs whose sum is the target, as in the paper.",
+    "deviation; ours uses training statistics only. A rank above the dimensions of the state acts as their number. "
+    "bike_paper holds two inputs whose sum is the target, as in the paper.",
 )
 OVERVIEW_NOTE = "Mean ± standard deviation over the splits, in the units of the data; bold: the highest of a row."
 TEST_NOTES = (
@@ -117,26 +117,32 @@ def missing_note(results: Results) -> list[str]:
     missing = tables.missing_cells(results)
     if not missing:
         return []
-    return [f"**{len(missing)} of {len(DATA) * len(MODELS)} cells have no result yet:** {_cell_names(missing)}."]
+    return [f"**{len(missing)} of {len(DATA) * len(MODELS)} cells have no result yet:** {cell_names(missing)}."]
 
 
 def kept_note(results: Results) -> list[str]:
-    """A sentence that names the cells where a flow ended below the sparse GP, which was kept instead, if any."""
-    kept = [key for key, result in results.items() if any("was kept" in text for text in result.get("status", []))]
-    if not kept:
-        return []
-    names = _cell_names(kept)
-    return [f"On some splits or all of these the flow's bound ended below that of SGP, which was kept: {names}."]
+    """Sentences that name the cells where a flow ended below the sparse GP, which was kept instead, if any."""
+    whole = [key for key, result in results.items() if is_kept(result)]
+    parts = [key for key, result in results.items() if key not in whole and any(map(is_kept_text, statuses(result)))]
+    notes = []
+    if whole:
+        notes.append(
+            f"On every split of these the flow's bound ended below that of SGP, which was kept, so that no flow "
+            f"is left: {cell_names(whole)}."
+        )
+    if parts:
+        notes.append(f"On some splits of these SGP was kept: {cell_names(parts)}.")
+    return notes
 
 
 def paths_note(results: Results) -> list[str]:
     """A sentence that names the cells of older runs, whose mixtures have fewer paths, if any."""
     counts = {key: result["settings"].get("options", {}).get("n_predict_samples") for key, result in results.items()}
     fewer = [key for key, n in counts.items() if n is not None and n < N_PATHS]
-    return [f"Scored with fewer than {N_PATHS} paths, by an older run: {_cell_names(fewer)}."] if fewer else []
+    return [f"Scored with fewer than {N_PATHS} paths, by an older run: {cell_names(fewer)}."] if fewer else []
 
 
-def _cell_names(cells: Iterable[tuple[str, str]]) -> str:
+def cell_names(cells: Iterable[tuple[str, str]]) -> str:
     """Data sets, each with its models."""
     by_data: dict[str, list[str]] = {}
     for data, model in cells:

@@ -39,18 +39,19 @@ def _is_complete(result: Any) -> bool:
 
 
 def is_finished(folder: Path, cell: Cell, settings: dict[str, Any]) -> bool:
-    """Whether there is a complete result of this cell, made with exactly these settings."""
+    """Whether there is a complete result of this cell, made with these settings, of as many splits or more."""
     result = read_result(cell_path(folder, cell))
     return result is not None and _same(result["settings"], plain(settings))
 
 
 def _same(found: dict[str, Any], expected: dict[str, Any]) -> bool:
     """Whether settings are equal; what the rule did not know yet when a result was made had its default, and an option
-    that is None says nothing.
+    that is None says nothing. More splits hold the fewer: asking for five does not throw twenty away.
     """
     known = {field.name: field.default for field in dataclasses.fields(TrainingSpec)}
     missing = {name: known[name] for name in expected["rule"] if name not in found["rule"]}
-    complete = {**found, "rule": {**found["rule"], **missing}}
+    n_splits = min(found["n_splits"], expected["n_splits"])
+    complete = {**found, "n_splits": n_splits, "rule": {**found["rule"], **missing}}
     return _as_given(complete) == _as_given(expected)
 
 
@@ -63,6 +64,21 @@ def read_results(folder: Path, preset: str) -> Results:
     grid = {(data, model): cell_path(folder, Cell(data, model, preset)) for data in DATA for model in MODELS}
     found = {key: read_result(path) for key, path in grid.items()}
     return {key: result for key, result in found.items() if result is not None}
+
+
+def is_kept(result: dict[str, Any]) -> bool:
+    """Whether the sparse GP was kept instead of the flow on every split."""
+    return bool(statuses(result)) and all(map(is_kept_text, statuses(result)))
+
+
+def statuses(result: dict[str, Any]) -> list[str]:
+    """How fits of a cell ended, each way once."""
+    return result.get("status", [])
+
+
+def is_kept_text(status: str) -> bool:
+    """Whether a fit ended so."""
+    return "was kept" in status and "sparse GP" in status
 
 
 def split_scores(result: dict[str, Any], score: str) -> np.ndarray:
