@@ -8,7 +8,8 @@ energy score of an equal mixture of K models with n draws each needs the mean di
 
     ES = 1/K Σ_k E‖X_k − y‖ − 1/(2K²) Σ_kl E‖X_k − X_l‖,
 
-so all mixtures are scored from one table of pairs. Several processes may share the fits: --part 0/4, --part 1/4, …
+so all mixtures are scored from one table of pairs. Jobs whose names differ after a dot alone (rbf.0, rbf.1) are one
+kind, and are mixed together or not at all. Several processes may share the fits: --part 0/4, --part 1/4, …
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import jax
@@ -31,7 +33,7 @@ from .shares import share_of
 from .tune_beijing import made
 
 N_DRAWS = 200
-MOST_MEMBERS = 4
+MOST_KINDS = 6
 N_SHOWN = 10
 
 
@@ -92,14 +94,27 @@ def mixture_energy(to_data: np.ndarray, between: np.ndarray, members: tuple[int,
     return to_data[chosen].mean(0) - 0.5 * between[np.ix_(chosen, chosen)].mean((0, 1))
 
 
-def best_mixtures(to_data: np.ndarray, between: np.ndarray, size: int) -> list[tuple[tuple[int, ...], np.ndarray]]:
-    """All mixtures of `size` models and their energy scores, the best first.
+def kinds_of(names: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Which jobs are of a kind, by their places."""
+    kinds: dict[str, tuple[int, ...]] = {}
+    for i, name in enumerate(names):
+        kind = name.partition(".")[0]
+        kinds[kind] = (*kinds.get(kind, ()), i)
+    return kinds
 
-    Bands count alike: each relative to its mean over single models.
+
+def best_mixtures(
+    to_data: np.ndarray, between: np.ndarray, kinds: dict[str, tuple[int, ...]], size: int
+) -> list[tuple[tuple[str, ...], np.ndarray]]:
+    """All mixtures of `size` kinds and their energy scores, the best first.
+
+    Bands count alike: each relative to its mean over single kinds.
     """
-    usual = np.mean([mixture_energy(to_data, between, (i,)) for i in range(len(to_data))], axis=0)
-    chosen = itertools.combinations(range(len(to_data)), size)
-    found = [(members, mixture_energy(to_data, between, members)) for members in chosen]
+    usual = np.mean([mixture_energy(to_data, between, members) for members in kinds.values()], axis=0)
+    found = []
+    for names in itertools.combinations(kinds, size):
+        members = tuple(i for name in names for i in kinds[name])
+        found.append((names, mixture_energy(to_data, between, members)))
     return sorted(found, key=lambda pair: float((pair[1] / usual).mean()))
 
 
@@ -112,9 +127,10 @@ def score_all(jobs: dict[str, dict], folder: Path, output: Path) -> None:
     alone = {name: mixture_energy(to_data, between, (i,)) for i, name in enumerate(names)}
     for name, energy in alone.items():
         print(f"{name:24s}", energy.round(4), flush=True)
-    for size in range(2, MOST_MEMBERS + 1):
-        for members, energy in best_mixtures(to_data, between, size)[:N_SHOWN]:
-            print(energy.round(4), ", ".join(names[i] for i in members), flush=True)
+    kinds = kinds_of(names)
+    for size in range(1, MOST_KINDS + 1):
+        for mixed, energy in best_mixtures(to_data, between, kinds, size)[:N_SHOWN]:
+            print(energy.round(4), ", ".join(mixed), flush=True)
     write_json_atomic(
         output,
         {

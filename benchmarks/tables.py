@@ -27,7 +27,7 @@ from wishflow.report import markdown_table
 
 from . import document_figures, levers, reproduction
 from .gpu import table as gpu
-from .mixtures import best_mixtures, mixture_energy
+from .mixtures import MOST_KINDS, best_mixtures, kinds_of, mixture_energy
 from .reproduction import NOT_MEASURED, ROOT
 
 N_MIXTURES = 3
@@ -128,13 +128,19 @@ def mixtures_table() -> str:
     for path in sorted(paths, key=_number):
         found = json.loads(path.read_text())
         names, table = list(found["jobs"]), (np.array(found["to_data"]), np.array(found["between"]))
-        singles = [((i,), mixture_energy(*table, (i,))) for i in range(len(names))]
-        mixed = [pair for size in (2, 3, 4) for pair in best_mixtures(*table, size)[:N_MIXTURES]]
-        for members, energy in singles + mixed:
-            who = " + ".join(f"`{names[i]}`" for i in members)
-            who += f": {_changes(found['jobs'][names[members[0]]])}" if len(members) == 1 else ""
-            lines.append(f"| {path.stem} | {who} | " + " / ".join(f"{value:.3f}" for value in energy) + " |")
+        for i, name in enumerate(names):
+            who = f"`{name}`: {_changes(found['jobs'][name])}"
+            lines.append(_mixture_line(path.stem, who, mixture_energy(*table, (i,))))
+        kinds = kinds_of(names)
+        is_mixed = len(kinds) < len(names)  # several fits of a kind are a mixture already
+        for size in range(1 if is_mixed else 2, MOST_KINDS + 1 if is_mixed else 5):
+            for mixed, energy in best_mixtures(*table, kinds, size)[:N_MIXTURES]:
+                lines.append(_mixture_line(path.stem, " + ".join(f"`{kind}`" for kind in mixed), energy))
     return "\n".join(lines)
+
+
+def _mixture_line(file: str, who: str, energy: np.ndarray) -> str:
+    return f"| {file} | {who} | " + " / ".join(f"{value:.3f}" for value in energy) + " |"
 
 
 def _tried(kind: str) -> Iterator[tuple[str, dict, dict]]:

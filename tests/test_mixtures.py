@@ -49,9 +49,20 @@ def test_a_mixture_has_the_energy_score_of_its_pooled_draws(table):
 
 def test_mixtures_are_ranked_with_bands_counting_alike(table):
     draws, y = table
-    pairs = mixtures.pair_table(draws, y)
-    ranked = mixtures.best_mixtures(*pairs, 2)
-    assert sorted(members for members, _ in ranked) == [(0, 1), (0, 2), (1, 2)]
+    pairs, kinds = mixtures.pair_table(draws, y), mixtures.kinds_of(draws)
+    ranked = mixtures.best_mixtures(*pairs, kinds, 2)
+    assert sorted(names for names, _ in ranked) == [("a", "b"), ("a", "c"), ("b", "c")]
     usual = np.mean([mixtures.mixture_energy(*pairs, (i,)) for i in range(3)], axis=0)
     worth = [(energy / usual).mean() for _, energy in ranked]
     assert worth == sorted(worth)
+
+
+def test_fits_of_a_kind_are_mixed_together(table):
+    draws, y = table
+    pairs, kinds = mixtures.pair_table(draws, y), mixtures.kinds_of(["rbf.0", "other", "rbf.1"])
+    assert kinds == {"rbf": (0, 2), "other": (1,)}
+    found = dict(mixtures.best_mixtures(*pairs, kinds, 1))
+    np.testing.assert_array_equal(found["rbf",], mixtures.mixture_energy(*pairs, (0, 2)))
+    ((names, energy),) = mixtures.best_mixtures(*pairs, kinds, 2)
+    assert sorted(names) == ["other", "rbf"]
+    np.testing.assert_allclose(energy, mixtures.mixture_energy(*pairs, (0, 1, 2)), rtol=1e-12)
