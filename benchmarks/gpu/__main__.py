@@ -28,8 +28,6 @@ from wishflow.runtime import computing
 from ..speed.works import WORKS
 from . import ceilings, many, steps, table, trace
 
-QUICK_SIZES = (1, 2)
-
 
 @dataclasses.dataclass(frozen=True)
 class Part:
@@ -49,11 +47,10 @@ def parts(is_quick: bool) -> list[Part]:
     """All measurements in their order."""
     works = [steps.shrunk(work) for work in WORKS] if is_quick else WORKS
     shapes = [many.shrunk(shape) for shape in many.SHAPES] if is_quick else many.SHAPES
-    sizes = QUICK_SIZES if is_quick else many.SIZES
     return [
         Part("ceilings", "ceilings", lambda: ceilings.measure(is_quick)),
         *(_work_part(work) for work in works),
-        *(_many_part(shape, n) for shape in shapes for n in sizes),
+        *(_many_part(shape, n) for shape in shapes for n in shape.sizes),
     ]
 
 

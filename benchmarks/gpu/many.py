@@ -35,12 +35,16 @@ N_CHUNKS = 6
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """A data set by its sizes; `limit_ms` is what an iteration of twenty models should take at most."""
+    """A data set by its sizes, with the form of q and how many models are trained together; `limit_ms` is what an
+    iteration of twenty should take at most.
+    """
 
     name: str
     n_rows: int
     dim: int
     limit_ms: float
+    posterior: str = "structured"
+    sizes: tuple[int, ...] = (1, 5, 20, 100)
     n_inducing: int = N_INDUCING
     n_chunks: int = N_CHUNKS
 
@@ -51,13 +55,19 @@ class Shape:
         return Work(self.name, "flow", "", self.dim, rows, n_inducing=self.n_inducing, n_steps=N_STEPS, **WISHART)
 
 
-SHAPES = (Shape("kin8nm", 7373, 8, 4.0), Shape("boston", 455, 13, 1.5))
-SIZES = (1, 5, 20, 100)
+KIN8NM, BOSTON = Shape("kin8nm", 7373, 8, 4.0), Shape("boston", 455, 13, 1.5)
+ROTATED = {"posterior": "rotated", "sizes": (20,)}
+SHAPES = (
+    KIN8NM,
+    BOSTON,
+    dataclasses.replace(KIN8NM, name="kin8nm_rotated", **ROTATED),
+    dataclasses.replace(BOSTON, name="boston_rotated", **ROTATED),
+)
 
 
 def shrunk(shape: Shape) -> Shape:
     """A shape small enough for a trial on any machine."""
-    return dataclasses.replace(shape, n_rows=40, n_inducing=12, n_chunks=3)
+    return dataclasses.replace(shape, n_rows=40, n_inducing=12, n_chunks=3, sizes=(1, 2))
 
 
 def problem_of(shape: Shape, seed: int) -> Problem:
@@ -66,7 +76,7 @@ def problem_of(shape: Shape, seed: int) -> Problem:
     X = rng.standard_normal((shape.n_rows, shape.dim))
     y = np.sin(X @ np.linspace(-1.0, 1.0, shape.dim)) + 0.1 * rng.standard_normal(shape.n_rows)
     estimator = wf.FlowRegressor(
-        wf.diffusions.Wishart(rank=WISHART["rank"], dof=WISHART["dof"], columns="shared"),
+        wf.diffusions.Wishart(WISHART["rank"], WISHART["dof"], "shared", posterior=shape.posterior),
         n_inducing=shape.n_inducing,
         n_steps=N_STEPS,
         state_dim=shape.dim,
@@ -160,7 +170,7 @@ def measure(shape: Shape, n_models: int) -> dict[str, Any]:
         "iteration_ms": 1e3 * seconds_by_iteration(clock.seconds, n_steps, is_together),
         "program_ms": 1e3 * in_program,
         "limit_ms": shape.limit_ms if n_models == 20 else None,
-        "operations": n_models * operations(shape.work, "structured"),
+        "operations": n_models * operations(shape.work, shape.posterior),
         "compile_s": watch.compile_s,
         "fit_s": fit_s,
         **program.described(watch.compiled),
