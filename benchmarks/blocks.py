@@ -1,4 +1,4 @@
-"""How wide the blocks should be in which triangular factors are multiplied (`inducing.block_width`).
+"""How wide the blocks should be in which triangular factors are multiplied (`inducing.posteriors.block_width`).
 
     python -m benchmarks.blocks            # writes results/blocks.json
 
@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from unittest import mock
 
-from wishflow import inducing
 from wishflow.experiments.provenance import provenance
 from wishflow.files import write_json_atomic
+from wishflow.inducing import posteriors
 
 from .speed import ours
 from .speed.worker import Prepared
@@ -28,7 +28,7 @@ ROUNDS, SECONDS = 5, 0.5
 
 def prepared(work: str, width: int) -> Prepared:
     """The step of a work, compiled with blocks of that width."""
-    with mock.patch.object(inducing, "block_width", lambda *_: width):
+    with mock.patch.object(posteriors, "block_width", lambda *_: width):
         step = ours.prepare(find_work(work), None, "full")
         step.run(1)
     return step

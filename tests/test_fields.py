@@ -302,7 +302,7 @@ def test_shared_columns_are_independent_draws_of_one_posterior():
 @pytest.mark.parametrize("name", ["wishart-shared-white", "wishart-independent"])
 def test_drawn_fields_average_to_the_mean_covariance(name, key, monkeypatch):
     """E over draws of the whole function J(·): Σ at a row has the mean Σ̄, and given the draw σ is no longer random."""
-    monkeypatch.setattr("wishflow.inducing.N_FEATURES", 24)
+    monkeypatch.setattr("wishflow.inducing.pathwise.N_FEATURES", 24)
     field, X = make_field(name), points(14, 4)
 
     @quick_jit

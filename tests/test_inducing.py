@@ -230,7 +230,7 @@ X_DRAW = np.vstack([np.random.default_rng(3).normal(size=(2, 3)), 8.0 * np.ones(
 @pytest.fixture
 def few_features(monkeypatch):
     """Features are drawn afresh for each draw, so its covariance is exact whatever their number; few are fast."""
-    monkeypatch.setattr(inducing, "N_FEATURES", 24)
+    monkeypatch.setattr("wishflow.inducing.pathwise.N_FEATURES", 24)
 
 
 def many(draw, key):

@@ -70,7 +70,7 @@ def test_paths_end_where_rows_are_carried(key):
 
 def test_joint_draws_of_y_have_the_moments_of_the_predictive_law(key, monkeypatch):
     """One function g for all rows, observation noise of each row's own: covariance between rows without the noise."""
-    monkeypatch.setattr("wishflow.inducing.N_FEATURES", 24)
+    monkeypatch.setattr("wishflow.inducing.pathwise.N_FEATURES", 24)
     model, X = make_sparse_gp(), points(6, 3)
 
     @quick_jit

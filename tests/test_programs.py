@@ -263,7 +263,7 @@ print(json.dumps([traced, model.predict(X[:3]).tolist()]))
 
 DEVICES = """
 import json, jax, numpy as np, wishflow as wf
-from wishflow.inducing import _kernel_matrix
+from wishflow.inducing.basis import _kernel_matrix
 from wishflow.kernels import RBFKernel
 from wishflow.parameters import Positive
 wf.enable_compilation_cache({folder!r}, whole_programs=True)
