@@ -425,6 +425,7 @@ def test_the_exit_code_tells_of_failures_and_the_page_is_written_all_the_same(tm
     assert "14 cells are missing" in capsys.readouterr().out
     assert (tmp_path / "report" / "index.html").exists()
     assert reproduce.main(tmp_path, models=["walk"], is_validation=True) == 0
+    assert re.search("CRPS.*energy score.*\n *random walk", capsys.readouterr().out)  # the table, side by side
     assert "Validation" in (tmp_path / "report-validation" / "index.html").read_text()
 
 

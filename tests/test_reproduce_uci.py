@@ -299,6 +299,7 @@ def test_the_exit_code_tells_of_failures_and_the_page_is_written_all_the_same(tm
     assert "40 of 40 cells are missing" in capsys.readouterr().out
     assert (tmp_path / "fast" / "index.html").exists()
     assert reproduce.main(tmp_path, data=["boston"], models=["sgp"], n_splits=2) == 0
+    assert re.search("data +SGP +No noise.*\n *boston +1.000", capsys.readouterr().out)
 
 
 # --- training and scores ---------------------------------------------------------------------

@@ -16,6 +16,7 @@ from .models import MODELS
 from .pages import write_outputs
 from .protocol import Parts, load_parts
 from .results import is_finished, job_path, missing_cells, read_results
+from .tables import score_table
 
 MOST_MISSING = 0.9
 
@@ -38,8 +39,9 @@ def main(
             "them: run it first, or name the folder by --output."
         )
     n_failed = 0 if is_report_only else run_jobs(output, jobs, load_parts(is_validation))
-    page = write_outputs(output, is_validation)
-    n_missing = len(missing_cells(read_results(output, is_validation)))
+    page, results = write_outputs(output, is_validation), read_results(output, is_validation)
+    print(score_table(results, is_whole=False, has_published=not is_validation).to_string(index=False))
+    n_missing = len(missing_cells(results))
     print(f"{page}" + (f" ({n_missing} cells are missing)" if n_missing else ""))
     return 1 if n_failed else 0
 

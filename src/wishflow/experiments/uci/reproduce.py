@@ -24,7 +24,7 @@ from ..selection import chosen
 from .pages import write_outputs
 from .results import cell_path, is_finished, read_results
 from .suite import DATA, MODELS, N_SPLITS, STEP_OVERHEAD, Cell, cells
-from .tables import missing_cells
+from .tables import missing_cells, overview_table
 from .training import run_splits, split_rows
 
 # What the processes that share an accelerator may take of its memory together; each program needs some besides.
@@ -53,8 +53,9 @@ def main(
             "--report-only writes them: run it first, or name the folder by --output."
         )
     n_failed = 0 if is_report_only else run_cells(output, asked, group, n_processes)
-    page = write_outputs(output, preset)
-    n_missing = len(missing_cells(read_results(output, preset)))
+    page, results = write_outputs(output, preset), read_results(output, preset)
+    print(overview_table(results).to_string(index=False))
+    n_missing = len(missing_cells(results))
     print(f"{page}" + (f" ({n_missing} of {len(DATA) * len(MODELS)} cells are missing)" if n_missing else ""))
     return 1 if n_failed else 0
 
