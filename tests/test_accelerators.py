@@ -102,7 +102,10 @@ def test_moments_from_one_product(is_orthogonal):
     assert_same(one, other)
 
 
-@pytest.mark.parametrize(("diffusion", "is_alike"), [("gp", True), ("wishart-shared", True), ("wishart-shared", False)])
+@pytest.mark.parametrize(
+    ("diffusion", "is_alike"),
+    [("gp", True), ("wishart-shared", True), ("wishart-shared", False), ("wishart-shared-rotated", True)],
+)
 def test_factorisations_in_one_call_are_the_same(diffusion, is_alike, key, pretend):
     """A flow whose bases have the same size and whose output is a single one, and a step of its natural gradient."""
     model, batch = make_flow(diffusion), make_batch()

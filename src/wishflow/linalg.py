@@ -125,15 +125,22 @@ def together(function: Callable, stack: PyTree[Array]) -> PyTree[Array]:
     return jax.vmap(function)(stack) if on_accelerator() else each(function, stack)
 
 
-def cayley(below: Float[Array, "M M"]) -> Float[Array, "M M"]:
+def cayley(below: Float[Array, "M M"], known: Float[Array, "M M"] | None = None) -> Float[Array, "M M"]:
     """Q = (I − A)(I + A)⁻¹ for the skew A = B − Bᵀ of a strictly lower triangular B: orthogonal, det Q = 1.
 
     (I + A)(I − A) = I − A² = I + AᵀA =: S is positive definite and commutes with A, so Q = (I − A)² S⁻¹, and S is
-    factorised as Kzz is.
+    factorised as Kzz is; `known` is its whitener where it was found before.
     """
     A, identity = below - below.T, jnp.eye(below.shape[-1], dtype=below.dtype)
-    W = whitener(identity + A.T @ A)
+    S = cayley_matrix(below)
+    W = whitener(S) if known is None else known_whitener(S, known)
     return (identity - A) @ ((identity - A) @ W.T) @ W
+
+
+def cayley_matrix(below: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """S = I + AᵀA of `cayley`."""
+    A = below - below.T
+    return jnp.eye(below.shape[-1], dtype=below.dtype) + A.T @ A
 
 
 def inverse_square_root(precision: Float[Array, "M M"]) -> Float[Array, "M M"]:

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, Scalar
 
 from . import filtering, particles
 from .errors import OptionError
-from .inducing import WhitenedPosterior, factorised
+from .inducing import WhitenedPosterior, factorised, rotations
 from .likelihoods import GaussianLikelihood
 from .linalg import cholesky, each, inverse_square_root, low_rank_log_density, solve_lower
 from .models import AbstractModel, DynamicsModel, LatentModel, SparseGPModel
@@ -63,8 +63,8 @@ def negative_bound(
     k_path, k_fit = jax.random.split(key)
     inverse = None
     if on_accelerator() and has_sites and _is_alike(model):
-        bases, inverse = factorised(model.bases(), model.output.posterior.factors()[0])
-        model = eqx.tree_at(lambda m: m.bases(), model, bases)
+        bases, rotated, inverse = factorised(model.bases(), rotations(model), model.output.posterior.factors()[0])
+        model = eqx.tree_at(lambda m: [*m.bases(), *rotations(m)], model, [*bases, *rotated])
     samples = n_samples if model.is_stochastic else 1
     arrived = model.carry_samples(batch.X, k_path, samples, dtype)
     a, mean, variance = model.output.projected_marginals(arrived)

@@ -4,11 +4,11 @@ Notation: Lz = chol(k(Z, Z) + jitter), u = Lz v, q(v_p) = N(m_p, R_p R_pᵀ), a(
 The basis (kernel and Z) is apart from the posterior, so that drift and diffusion of one field share a(x).
 """
 
-from .basis import FactorisedBasis as FactorisedBasis
 from .basis import InducingBasis as InducingBasis
 from .basis import PreparedBasis as PreparedBasis
-from .basis import factorised as factorised
 from .basis import kernel_matrix_on_host as kernel_matrix_on_host
+from .factorised import factorised as factorised
+from .factorised import rotations as rotations
 from .joined import JoinedPosterior as JoinedPosterior
 from .joined import joined_moments as joined_moments
 from .pathwise import PathwiseDraw as PathwiseDraw

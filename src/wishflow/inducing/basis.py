@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..kernels import AbstractKernel, FixedKernel
-from ..linalg import FIRST_JITTER, cholesky, inverse_lower, known_whitener, together, whitener
+from ..linalg import FIRST_JITTER, cholesky, whitener
 from ..runtime import compiled, on_device
 
 
@@ -53,43 +53,6 @@ class InducingBasis(eqx.Module):
         kernel, W = self.kernel.fixed(self.Z, dtype), self.whitener()
         W = W if rotation is None else rotation.T @ W
         return PreparedBasis(kernel, W.astype(dtype), (kernel.amplitude * W).astype(dtype))
-
-
-class FactorisedBasis(InducingBasis):
-    """A basis whose matrix and W were found before."""
-
-    known_matrix: Float[Array, "M M"]
-    known_whitener: Float[Array, "M M"]
-
-    def matrix(self):
-        return self.known_matrix
-
-    def whitener(self):
-        return known_whitener(self.known_matrix, self.known_whitener)
-
-
-def factorised(
-    bases: list[InducingBasis], factor: Float[Array, "M M"]
-) -> tuple[list[InducingBasis], Float[Array, "M M"]]:
-    """Bases of equal size that know their matrices and W, and the inverse of a lower triangular factor of that size:
-    all factorisations in one call, and all inverses in another, for accelerators. The inverse has no derivative.
-    """
-    matrices = _matrices(bases)
-    fixed, factor = jax.lax.stop_gradient((matrices, factor))
-    *known, inverse = together(inverse_lower, jnp.concatenate([together(cholesky, fixed), factor[None]]))
-    parts = zip(bases, matrices, known, strict=True)
-    return [FactorisedBasis(b.kernel, b.Z, b.jitter, matrix, W) for b, matrix, W in parts], inverse
-
-
-def _matrices(bases: list[InducingBasis]) -> Float[Array, "B M M"]:
-    """The matrices of several bases, at once where their kernels are of one kind."""
-    if len({jax.tree.structure(basis) for basis in bases}) > 1 or len({_shapes(basis) for basis in bases}) > 1:
-        return jnp.stack([basis.matrix() for basis in bases])
-    return jax.vmap(lambda basis: basis.matrix())(jax.tree.map(lambda *leaves: jnp.stack(leaves), *bases))
-
-
-def _shapes(basis: InducingBasis) -> tuple[tuple[int, ...], ...]:
-    return tuple(leaf.shape for leaf in jax.tree.leaves(basis))
 
 
 class PreparedBasis(eqx.Module):
