@@ -51,7 +51,14 @@ def test_a_forecast_is_joint_paths_in_the_units_and_time_zone_of_the_data(fitted
     assert abs(found.mean["a"].iloc[0] - y["a"].iloc[149]) < 4.0
 
 
-@pytest.mark.parametrize("fh", [3, [1, 2, 3], "3h", pd.Timedelta("3h"), HOURS[150:153]], ids=str)
+@pytest.mark.parametrize(
+    "fh",
+    [
+        *(3, [1, 2, 3], "3h", pd.Timedelta("3h"), np.timedelta64(3, "h"), HOURS[150:153]),
+        *([3, 1, 2], np.array([2, 3, 1]), HOURS[150:153][::-1], HOURS[150:153].tz_convert("UTC"), list(HOURS[150:153])),
+    ],
+    ids=str,
+)
 def test_horizons_in_all_their_forms(fitted, fh):
     found = fitted.forecast(fh, n_draws=20)
     pd.testing.assert_index_equal(found.index, HOURS[150:153], exact="equiv", check_names=False)
@@ -61,6 +68,46 @@ def test_horizons_in_all_their_forms(fitted, fh):
 def test_a_few_steps_of_a_horizon_are_those_of_the_whole(fitted):
     whole, part = fitted.forecast(8, n_draws=20), fitted.forecast([2, 7], n_draws=20)
     np.testing.assert_array_equal(part.samples.values, whole.samples.values[:, [1, 6]])
+
+
+@pytest.mark.parametrize("lags", [1, 2])
+def test_horizons_are_sorted_whatever_the_order_they_come_in(y, lags):
+    """As sktime's: step 3 is step 3, also where it was asked for first."""
+    model = wf.WishartForecaster(lags=lags, **SMALL).fit(y)
+    whole, part = model.forecast(3, n_draws=20), model.forecast([3, 1], n_draws=20)
+    pd.testing.assert_index_equal(part.index, whole.index[[0, 2]], exact="equiv")
+    np.testing.assert_array_equal(part.samples.values, whole.samples.values[:, [0, 2]])
+
+
+def test_one_stamp_is_a_horizon(fitted):
+    found = fitted.forecast(HOURS[152], n_draws=20)
+    assert list(found.index) == [HOURS[152]]
+    np.testing.assert_array_equal(found.samples, fitted.forecast([3], n_draws=20).samples)
+
+
+def test_stamps_of_another_zone_come_back_in_that_of_the_data(y):
+    """The calendar follows the wall clock of the data, in the horizon too."""
+    model = wf.WishartForecaster(calendar=True, **SMALL).fit(y.iloc[:150])
+    found = model.forecast(HOURS[150:153].tz_convert("UTC"), n_draws=20)
+    assert str(found.index.tz) == "Europe/Berlin"
+    np.testing.assert_array_equal(found.samples, model.forecast(3, n_draws=20).samples)
+
+
+def test_stamps_that_are_steps_but_for_rounding(y):
+    """0.1 + 0.2 is the third step of 0.1, and not another place of the forecast."""
+    model = wf.WishartForecaster(**SMALL).fit(y.set_axis(np.arange(N) * 0.1))
+    end = 0.1 * (N - 1)
+    whole = model.forecast(3, n_draws=20).samples.values
+    found = model.forecast(pd.Index([end + 0.1, end + 0.3 + 1e-9]), n_draws=20).samples.values
+    np.testing.assert_array_equal(found, whole[:, [0, 2]])
+
+
+def test_a_day_that_is_no_month_start_is_no_step(y):
+    model = wf.WishartForecaster(**SMALL).fit(y.set_axis(pd.date_range("2000-01-01", periods=N, freq="MS")))
+    end = model.end_
+    for day in (end + pd.Timedelta("3D"), end + pd.Timedelta("45D")):
+        with pytest.raises(OptionError, match="is no step after the end"):
+            model.forecast([day])
 
 
 def test_two_calls_agree_and_another_seed_differs(fitted):
@@ -347,12 +394,34 @@ def test_bad_input_is_named(y, kind):
 
 @pytest.mark.parametrize(
     "fh, words",
-    [(0, "at least 1"), (HOURS[100:103], "after the end"), (None, "fh=None"), ("soon", "time span")],
+    [
+        *((0, "at least 1"), (HOURS[100:103], "after the end"), (None, "fh=None"), ("soon", "time span")),
+        *((True, "fh=True given; expected steps"), ([1, 3, 1], "1 twice"), (HOURS[[150, 150]], "twice")),
+        *(([], "is empty"), ([1.5], "float64; expected stamps as in the data"), (HOURS[150].tz_localize(None), "zone")),
+        ([HOURS[149] + pd.Timedelta("1s")], "no step after"),
+        ([HOURS[150], pd.NaT], "NaT"),
+    ],
     ids=str,
 )
 def test_bad_horizons_are_named(fitted, fh, words):
     with pytest.raises(OptionError, match=words):
         fitted.forecast(fh)
+
+
+@pytest.mark.parametrize(
+    "stamps, fh, words",
+    [
+        (pd.RangeIndex(N), "2h", "are numbers"),
+        (pd.RangeIndex(N), HOURS[-2:], "end at 199"),
+        (pd.period_range("2000-01", periods=N, freq="M"), "2h", "those of M"),
+        (pd.period_range("2000-01", periods=N, freq="M"), HOURS[-2:], "Period"),
+        (pd.period_range("2000-01", periods=N, freq="M"), pd.period_range("2030", periods=2, freq="Y"), "period"),
+    ],
+    ids=["span", "times", "span of months", "times for periods", "other periods"],
+)
+def test_horizons_of_another_kind_are_named(stamps, fh, words):
+    with pytest.raises(OptionError, match=words):
+        TimeAxis.of([stamps]).horizon(fh, stamps[-1])
 
 
 @pytest.mark.parametrize(

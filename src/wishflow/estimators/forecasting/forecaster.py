@@ -224,8 +224,9 @@ class WishartForecaster(BaseEstimator):
     def forecast(self, fh: Any = None, X: Any = None, n_draws: int = 1000, random_state: Any = None) -> Any:
         """Joint sample paths over the horizon: a `Forecast`, or a dict of them for a panel.
 
-        An int h or a time span ("48h") means all steps up to it; a list of ints these steps; stamps are taken as they
-        are. The noise comes from the seed of `fit` unless `random_state` is given; it is another one for each series of
+        An int h or a time span ("48h") means all steps up to it; a list of ints these steps; stamps (one, or several)
+        are taken as they are, in the time zone of the data. Whatever their order, a forecast goes from the first to the
+        last. The noise comes from the seed of `fit` unless `random_state` is given; it is another one for each series of
         a panel and each end of the data, so that errors of few draws do not repeat from one forecast to the next.
         """
         check_is_fitted(self, "model_")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import numbers
 import zlib
 from typing import Any
@@ -14,6 +15,7 @@ from pandas.tseries.frequencies import to_offset
 from ...errors import DataError, OptionError
 
 IRREGULAR = 1e-3
+HORIZONS = "steps (an int or a list), a time span such as '48h', or stamps"
 # Offsets of uneven length, and the period that counts them.
 PERIOD_OF = {"MS": "M", "ME": "M", "BMS": "M", "BME": "M", "QS": "Q", "QE": "Q", "BQS": "Q", "BQE": "Q"}
 PERIOD_OF |= {"YS": "Y", "YE": "Y", "BYS": "Y", "BYE": "Y"}
@@ -62,64 +64,108 @@ class TimeAxis:
         """Time since `origin` (a number of the axis) in units."""
         return (self.numbers(index) - origin) / self.unit
 
-    def ahead(self, end: Any, steps: list[int]) -> pd.Index:
-        """The stamps `steps` steps after `end`."""
+    def ahead(self, end: Any, steps: Any) -> pd.Index:
+        """The stamps `steps` steps after `end`; before it where they are negative."""
+        steps = np.asarray(steps, int)
         if self.kind == "number":
-            values = [end + k * (int(self.unit) if float(self.unit).is_integer() else self.unit) for k in steps]
-            return pd.Index(values)
+            return pd.Index(end + steps * (int(self.unit) if float(self.unit).is_integer() else self.unit))
         if self.kind == "period" and isinstance(end, pd.Period):
-            return pd.PeriodIndex([end + k for k in steps], freq=self.freq)
-        if self.kind == "period" or (self.freq is not None and self.freq.endswith("D")):
+            return pd.PeriodIndex([end + int(k) for k in steps], freq=self.freq)
+        if self.kind == "period" or self._counts_days:
             # Months differ in length, and so does a day on which clocks change.
-            return pd.date_range(end, periods=max(steps) + 1, freq=self.freq)[steps]
-        ahead = end + pd.to_timedelta(np.asarray(steps) * int(self.unit), unit="ns")
+            n_before = max(0, -int(steps.min()))
+            after = pd.date_range(end, periods=max(0, int(steps.max())) + 1, freq=self.freq)
+            before = pd.date_range(end=end, periods=n_before + 1, freq=self.freq)[:-1]
+            return (before.append(after) if n_before else after)[steps + n_before]
+        ahead = end + pd.to_timedelta(steps * int(self.unit), unit="ns")
         return pd.DatetimeIndex(ahead).as_unit(end.unit)
 
-    def horizon(self, fh: Any, end: Any) -> pd.Index:
-        """Stamps of a horizon: an int h or a time span means all steps up to it, a list of ints these steps.
+    @property
+    def _counts_days(self) -> bool:
+        return self.kind == "datetime" and self.freq is not None and self.freq.endswith("D")
 
-        Stamps are taken as they are; all of them must lie after `end`.
+    # --- horizons ---
+
+    def horizon(self, fh: Any, end: Any) -> pd.Index:
+        """Stamps of a horizon in order: an int h or a time span means all steps up to it, a list of ints these steps.
+
+        Stamps are taken as they are, in the time zone of `end`; all of them must lie after it.
         """
-        if fh is None:
-            raise OptionError("fh=None given; expected steps (an int or a list), a time span such as '48h', or stamps.")
-        if isinstance(fh, numbers.Integral) and not isinstance(fh, bool):
-            return self._steps(list(range(1, int(fh) + 1)), end, fh)
-        if isinstance(fh, str | pd.Timedelta) and self.kind == "datetime":
-            return self._steps(self._span(fh), end, fh)
-        if isinstance(fh, pd.Index) or np.asarray(fh).dtype.kind not in "iu":
-            return self._stamps(pd.Index(fh), end)
-        return self._steps([int(k) for k in np.atleast_1d(fh)], end, fh)
+        steps = self.steps(fh, end)
+        return self._stamps(fh, end) if steps is None else self.ahead(end, steps)
+
+    def steps(self, fh: Any, end: Any) -> list[int] | None:
+        """The steps of a horizon in order, counted from `end`; None where it holds stamps."""
+        if fh is None or isinstance(fh, bool | np.bool_):
+            raise OptionError(f"fh={fh!r} given; expected {HORIZONS}.")
+        if isinstance(fh, str | dt.timedelta | np.timedelta64):
+            return self._counted(self._span(fh), end, fh)
+        if isinstance(fh, numbers.Integral):
+            return self._counted(list(range(1, int(fh) + 1)), end, fh)
+        # Among numbers an index holds stamps, as the one of the data does, and a list steps.
+        is_stamps = isinstance(fh, pd.Index) and self.kind == "number"
+        if is_stamps or np.asarray(fh).dtype.kind not in "iu":
+            return None
+        return self._counted(sorted(int(k) for k in np.ravel(fh)), end, fh)
 
     def _span(self, fh: Any) -> list[int]:
+        if self.kind != "datetime":
+            what = "the stamps of the data are numbers" if self.kind == "number" else f"steps are those of {self.freq}"
+            raise OptionError(f"fh={fh!r} is a time span, but {what}; expected whole numbers of steps, or stamps.")
         try:
             span = pd.Timedelta(fh)
         except ValueError as error:
             raise OptionError(f"fh={fh!r} is no time span; expected one such as '48h', steps or stamps.") from error
         return list(range(1, int(np.floor(span.as_unit("ns").value / self.unit + IRREGULAR)) + 1))
 
-    def _steps(self, steps: list[int], end: Any, fh: Any) -> pd.Index:
+    def _counted(self, steps: list[int], end: Any, fh: Any) -> list[int]:
         if not steps or min(steps) < 1:
             raise OptionError(
                 f"fh={fh!r} given; expected steps of at least 1, counted from the end of the data ({end})."
             )
+        _check_distinct(pd.Index(steps))
         if not self.is_regular:
             raise OptionError(
                 f"fh={fh!r} counts steps, but the stamps are irregular; pass the stamps to forecast, or freq= to the "
                 "forecaster."
             )
-        return self.ahead(end, steps)
+        return steps
 
-    def _stamps(self, index: Any, end: Any) -> pd.Index:
-        if self.kind == "datetime" and not isinstance(index, pd.DatetimeIndex):
-            raise OptionError(
-                f"fh holds {index.dtype}; expected time stamps, as in the data, or whole numbers of steps."
-            )
-        if self.kind == "datetime" and (index.tz is None) != (self.zone is None):
-            raise OptionError(f"fh has the time zone {index.tz}, the data have {self.zone}; give both the same.")
-        check_order(index, "fh")
-        if len(index) and not index[0] > end:
+    def _stamps(self, fh: Any, end: Any) -> pd.Index:
+        index: Any = pd.Index(np.atleast_1d(fh) if np.ndim(fh) == 0 else fh)
+        if not len(index):
+            raise OptionError(f"fh={fh!r} is empty; expected {HORIZONS}.")
+        self._check_kind(index, end)
+        if index.hasnans:
+            raise OptionError("fh holds NaT; expected a stamp in every place.")
+        index = index.sort_values()
+        _check_distinct(index)
+        if isinstance(index, pd.DatetimeIndex) and index.tz is not None:
+            index = index.tz_convert(end.tz)
+        if not index[0] > end:
             raise OptionError(f"fh starts at {index[0]}; expected stamps after the end of the data ({end}).")
         return index
+
+    def _check_kind(self, index: Any, end: Any) -> None:
+        """Stamps of a horizon are of the kind of those of the data."""
+        if self.kind == "number":
+            is_right = index.dtype.kind in "iuf"
+        else:
+            is_right = isinstance(index, pd.PeriodIndex if isinstance(end, pd.Period) else pd.DatetimeIndex)
+        if not is_right or (isinstance(end, pd.Period) and index.dtype != pd.PeriodIndex([end]).dtype):
+            raise OptionError(
+                f"fh holds {index.dtype}; expected stamps as in the data, which end at {end!r}, or whole numbers of "
+                "steps."
+            )
+        if isinstance(index, pd.DatetimeIndex) and (index.tz is None) != (end.tz is None):
+            raise OptionError(
+                f"fh has the time zone {index.tz}, the data have {end.tz}; give both one (tz_localize), or none."
+            )
+
+
+def _check_distinct(index: pd.Index) -> None:
+    if index.has_duplicates:
+        raise OptionError(f"fh holds {index[index.duplicated()][0]} twice; give each step or stamp once.")
 
 
 def _utc(index: pd.Index) -> pd.DatetimeIndex:

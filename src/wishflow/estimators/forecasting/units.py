@@ -198,20 +198,37 @@ class Units:
 
         Rows without entries at the end of the data are on the way.
         """
-        future = self._on_the_way(key, tail, index, X)
+        future, place = self._on_the_way(key, tail, index, X)
         stamps = tail.index[last + 1 :].append(future.index)
         covariates = np.concatenate([tail.covariates[last + 1 :], future.values])
         gaps = np.diff(np.concatenate([[0.0], self._ahead(tail.index[last : last + 1], stamps)]))
         counts = n_substeps(gaps, self.step)
         owner = np.repeat(np.arange(len(stamps)), counts)
         ends = np.cumsum(counts) - 1
-        return (gaps / counts)[owner], covariates[owner], ends[stamps.get_indexer(index)]
+        n_empty = len(stamps) - len(future)
+        return (gaps / counts)[owner], covariates[owner], ends[n_empty + place]
 
-    def _on_the_way(self, key: Any, tail: Tail, index: pd.Index, X: Panel | None) -> Table:
-        """Stamps the forecast passes on its way, every grid step where there is a grid, and the covariates there."""
+    def _on_the_way(self, key: Any, tail: Tail, index: pd.Index, X: Panel | None) -> tuple[Table, np.ndarray]:
+        """Stamps the forecast passes on its way, every grid step where there is a grid, and the covariates there; the
+        places of those that were asked for among them.
+        """
         ahead = self._ahead(tail.index[-1:], index)
+        place = np.arange(len(index))
         if self.axis.is_regular and bool(np.abs(ahead - np.round(ahead)).max() < 1e-3):
-            index = self.axis.ahead(tail.index[-1], list(range(1, round(float(ahead[-1])) + 1)))
+            place = np.round(ahead).astype(int) - 1
+            passed = self.axis.ahead(tail.index[-1], np.arange(1, max(place.max(), 0) + 2))
+            self._require_steps(passed, place, index)
+            index = passed
         elif self.has_older_lags:
             raise OptionError("fh holds stamps off the grid; with lags above 1 a forecast goes from step to step.")
-        return Table(index, self._covariates(key, index, X))
+        return Table(index, self._covariates(key, index, X)), place
+
+    def _require_steps(self, passed: pd.Index, place: np.ndarray, index: pd.Index) -> None:
+        """The stamps asked for are steps: a month holds many days, and one of them alone is the stamp of its step."""
+        found = passed.get_indexer(index) if self.axis.kind == "period" else place
+        is_step = (place >= 0) & (found == place)
+        if not is_step.all():
+            raise OptionError(
+                f"fh holds {index[~is_step][0]}, which is no step after the end of the data; the first step is "
+                f"{passed[0]}: pass such stamps, or whole numbers of steps."
+            )
