@@ -37,14 +37,15 @@ class WishartForecaster(BaseEstimator):
     drift: "linear+gp", "gp", "linear" or "none". diffusion: "wishart", "gp", "diagonal", "none" or a spec. white_noise:
     "constant" or "state". innovations: "gaussian", or "student_t" for noise with heavier tails (its degrees of freedom
     are learnt). `lags`: a number p for the rows 1, …, p steps back, or chosen ones that begin with 1, such as
-    (1, 2, 3, 24); above 1 they need a regular grid (`freq` makes one) and count its rows. `calendar` adds harmonics of
-    day, week and year; "seasonal" also products of those of the day with those of the year, for the linear drift: a
-    daily cycle that changes with the season. `transform`: a name ("log1p", "log", "sqrt", "asinh"), a transformer, or a
-    dict of them by column. `latent_dim`: the series is seen through a readout of a state of that size (or a
-    `specs.Latent`); None: it is the state itself. `objective`: "transition" scores each row given those before it (a
-    latent state by particles), "rollout" free simulations from the first row of a window (from its first rows,
-    encoded), as in the paper. `limits` keeps simulated paths near what was seen: 0 within the range of each column in
-    training (of all series of a panel together), 0.1 a tenth of that range beyond it; None lets them go anywhere.
+    (1, 2, 3, 24); above 1 they need a regular grid and count its rows. `freq` ("h"; a number where stamps are numbers)
+    makes one: every row goes to the step nearest to it. `calendar` adds harmonics of day, week and year; "seasonal"
+    also products of those of the day with those of the year, for the linear drift: a daily cycle that changes with the
+    season. `transform`: a name ("log1p", "log", "sqrt", "asinh"), a transformer, or a dict of them by column.
+    `latent_dim`: the series is seen through a readout of a state of that size (or a `specs.Latent`); None: it is the
+    state itself. `objective`: "transition" scores each row given those before it (a latent state by particles),
+    "rollout" free simulations from the first row of a window (from its first rows, encoded), as in the paper. `limits`
+    keeps simulated paths near what was seen: 0 within the range of each column in training (of all series of a panel
+    together), 0.1 a tenth of that range beyond it; None lets them go anywhere.
 
     With chosen lags complete rows are scored and forecast exactly as with all of them. Holes are integrated out as with
     `lags=p` where the longest lag times the number of series is at most 160; in longer memories a hole that has grown
@@ -128,7 +129,7 @@ class WishartForecaster(BaseEstimator):
                 'innovations="gaussian", or transform="sqrt", where means matter.',
                 stacklevel=2,
             )
-        tails = self.units_.tails(panel, covariates)
+        tails = self.units_.tails(*self.units_.on_axis(panel, covariates))
         self.fh_ = fh
         series = [self.units_.series(tail) for tail in tails.values()]
         self.limits_ = self._limits(series)
@@ -225,9 +226,9 @@ class WishartForecaster(BaseEstimator):
         """Joint sample paths over the horizon: a `Forecast`, or a dict of them for a panel.
 
         An int h or a time span ("48h") means all steps up to it; a list of ints these steps; stamps (one, or several)
-        are taken as they are, in the time zone of the data. Whatever their order, a forecast goes from the first to the
-        last. The noise comes from the seed of `fit` unless `random_state` is given; it is another one for each series of
-        a panel and each end of the data, so that errors of few draws do not repeat from one forecast to the next.
+        are taken as they are, in the time zone of the data. Whatever the order of fh, that of a forecast is time. The
+        noise comes from the seed of `fit` unless `random_state` is given; it is another one for each series of a panel
+        and each end of the data, so that errors of few draws do not repeat from one forecast to the next.
         """
         check_is_fitted(self, "model_")
         n_draws = checks.positive_int("n_draws", n_draws)
@@ -311,32 +312,35 @@ class WishartForecaster(BaseEstimator):
         Where y goes on after the end of the data seen so far, that end is its past.
         """
         check_is_fitted(self, "model_")
-        tails = self._with_past(read(y, "y"), _read_covariates(X))
-        found = {key: self._log_prob(tail, index) for key, (tail, index) in tails.items()}
+        panel = read(y, "y")
+        tails = self._with_past(panel, _read_covariates(X))
+        scores = {key: self._log_prob(tail)[at] for key, (tail, at) in tails.items()}
+        found = {key: pd.Series(values, index=panel.tables[key].index) for key, values in scores.items()}
         result = pd.concat(found) if self.is_panel_ else found[ONLY]
         return result.rename("log_prob")
 
-    def _log_prob(self, tail: Tail, index: pd.Index) -> pd.Series:
+    def _log_prob(self, tail: Tail) -> np.ndarray:
         units = self.units_
         result = self._runner().row_log_density(units.ticks(tail), len(tail.index), self.seed_)
-        result = result + units.log_jacobian(units.inverse(tail.values))
-        return pd.Series(result[tail.index.get_indexer(index)], index=index)
+        return result + units.log_jacobian(units.inverse(tail.values))
 
-    def _with_past(self, panel: Panel, X: Panel | None) -> dict[Any, tuple[Tail, pd.Index]]:
-        """New rows in model units after the known past where they go on from it, and the stamps they came with."""
+    def _with_past(self, panel: Panel, X: Panel | None) -> dict[Any, tuple[Tail, np.ndarray]]:
+        """New rows in model units after the known past where they go on from it, and where they are in the whole."""
+        panel, X = self.units_.on_axis(panel, X, self.tails_)
         tails = {}
         for key, new in self.units_.tails(panel, X).items():
             past = self.tails_.get(key)
             goes_on = past is not None and new.index[0] > past.index[-1]
             whole = self.units_.joined(past, new) if past is not None and goes_on else new
-            tails[key] = (whole, panel.tables[key].index)
+            tails[key] = (whole, whole.index.get_indexer(panel.tables[key].index))
         return tails
 
     def update(self, y: Any, X: Any = None, update_params: bool = False) -> WishartForecaster:
         """Condition on new rows and move the end of the data; with `update_params` also train on them."""
         check_is_fitted(self, "model_")
+        rows = self.units_.on_axis(read(y, "y"), _read_covariates(X), self.tails_)
         joined = {}
-        for key, new in self.units_.tails(read(y, "y"), _read_covariates(X)).items():
+        for key, new in self.units_.tails(*rows).items():
             past = self.tails_.get(key)
             joined[key] = new if past is None else self.units_.joined(past, new)
         if checks.flag("update_params", update_params):
@@ -362,12 +366,16 @@ class WishartForecaster(BaseEstimator):
         With a transform it is the rate of the increments of y to first order. Holes are filled by the filter's mean.
         """
         check_is_fitted(self, "model_")
-        panel = read(y, "y")
-        tails = self.units_.tails(panel, _read_covariates(X))
-        found = {key: self._covariance_of(tail, panel.tables[key].index) for key, tail in tails.items()}
+        came = read(y, "y")
+        panel, covariates = self.units_.on_axis(came, _read_covariates(X), self.tails_)
+        found = {}
+        for key, tail in self.units_.tails(panel, covariates).items():
+            rates = self._covariances(tail)[tail.index.get_indexer(panel.tables[key].index)]
+            coordinates = {"time": came.tables[key].index, "variable": self._names(), "variable_2": self._names()}
+            found[key] = xr.DataArray(rates, coordinates, dims=("time", "variable", "variable_2"))
         return found if self.is_panel_ else found[ONLY]
 
-    def _covariance_of(self, tail: Tail, index: pd.Index) -> xr.DataArray:
+    def _covariances(self, tail: Tail) -> Float[np.ndarray, "T P P"]:
         dim, units = len(self.columns_), self.units_
         rates = np.full((len(tail.index), dim, dim), np.nan)
         for ticks in units.ticks(tail):
@@ -375,10 +383,7 @@ class WishartForecaster(BaseEstimator):
             values, rate = self._runner().covariances(ticks)
             slope = units.slope(units.inverse(values[is_row]))
             rates[ticks.row[is_row]] = rate[is_row] * slope[:, :, None] * slope[:, None, :]
-        names = list(self.columns_)
-        coordinates = {"time": index, "variable": names, "variable_2": names}
-        rates = rates[tail.index.get_indexer(index)]
-        return xr.DataArray(rates, coordinates, dims=("time", "variable", "variable_2"))
+        return rates
 
     def correlation(self, y: Any, X: Any = None) -> Any:
         """The correlations of `covariance`."""

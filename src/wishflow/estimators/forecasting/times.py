@@ -39,6 +39,8 @@ class TimeAxis:
     def of(cls, indices: list[pd.Index], freq: Any = None) -> TimeAxis:
         """The axis of a series, or of all series of a panel together."""
         first = indices[0]
+        for index in indices[1:]:
+            check_same_kind(index, first, "a series of the panel", "the first one")
         if isinstance(first, pd.PeriodIndex):
             if freq is not None and to_offset(freq) != first.freq:
                 raise OptionError(
@@ -50,7 +52,7 @@ class TimeAxis:
             return _datetime_axis(indices, freq)
         gaps = np.concatenate([np.diff(np.asarray(index, float)) for index in indices])
         unit = _median_gap(gaps) if freq is None else float(freq)
-        return cls("number", unit, is_regular=_is_regular(gaps, unit))
+        return cls("number", unit, is_regular=freq is not None or _is_regular(gaps, unit))
 
     def numbers(self, index: pd.Index) -> np.ndarray:
         """Stamps as numbers of the axis."""
@@ -58,6 +60,8 @@ class TimeAxis:
             return np.asarray(index, float)
         if self.kind == "period":
             return np.asarray(index.asi8 if isinstance(index, pd.PeriodIndex) else _ordinals(index, self.freq), float)
+        if self._counts_days:  # of the wall clock: those on which clocks change are steps as all others
+            return np.asarray(_naive(index).as_unit("ns").asi8, float)
         return np.asarray(_utc(index).asi8, float)
 
     def units(self, index: pd.Index, origin: float) -> np.ndarray:
@@ -173,9 +177,14 @@ def _utc(index: pd.Index) -> pd.DatetimeIndex:
     return (index.tz_convert("UTC") if index.tz is not None else index).as_unit("ns")
 
 
+def _naive(index: pd.Index) -> pd.DatetimeIndex:
+    index = pd.DatetimeIndex(index)
+    return index.tz_localize(None) if index.tz is not None else index
+
+
 def _ordinals(index: Any, freq: str | None) -> np.ndarray:
     """The number of the month, quarter, year or business day that each stamp lies in."""
-    naive = index.tz_localize(None) if index.tz is not None else index
+    naive = _naive(index)
     name = to_offset(freq).name  # type: ignore[union-attr]  # without its multiple
     if name == "B":
         return np.busday_count("1970-01-01", naive.to_numpy().astype("datetime64[D]"))
@@ -226,6 +235,21 @@ def check_order(index: pd.Index, name: str) -> None:
         )
     if not index.is_monotonic_increasing:
         raise DataError(f"the index of {name} is not sorted; call sort_index() first.")
+
+
+def check_same_kind(index: Any, known: Any, name: str, whose: str) -> None:
+    """Stamps that are to stand on one axis: all numbers, all periods, or all times, with zones or without."""
+    if _kind(index) != _kind(known):
+        raise DataError(
+            f"{name} has stamps that are {_kind(index)}, {whose} has {_kind(known)}; give all the same kind "
+            "(tz_localize gives a time zone to stamps without one)."
+        )
+
+
+def _kind(index: Any) -> str:
+    if isinstance(index, pd.DatetimeIndex):
+        return "times without a time zone" if index.tz is None else "times with a time zone"
+    return f"periods of {index.freqstr}" if isinstance(index, pd.PeriodIndex) else "numbers"
 
 
 def noise_seed(seed: int, *origin: Any) -> int:

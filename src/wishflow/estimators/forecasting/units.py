@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from ...specs import DynamicsSpec, Lags, memory_of
 from ..scaling import Scaler
 from .calendar import chosen_periods, harmonics, n_products, seconds
 from .frames import ONLY, Panel, Table, align, at_stamps
-from .times import TimeAxis
+from .grid import filled, grid_start, placed, placed_covariates
+from .times import TimeAxis, check_same_kind
 from .transforms import ColumnTransforms
 
 # Rows that are kept to start forecasts from: the belief forgets what is older.
@@ -65,6 +67,9 @@ class Units:
         """Scales of the training data; axis and calendar of its stamps."""
         indices = [table.index for table in panel.tables.values()]
         axis = TimeAxis.of(indices, freq)
+        _check_kinds(panel, X, {})
+        if freq is not None:
+            panel, X = _on_grids(axis, panel, X, {})
         transforms = ColumnTransforms.of(transform, panel.columns)
         z = transforms.forward(np.concatenate([t.values for t in panel.tables.values()]), panel.columns)
         periods: tuple[str, ...] = ()
@@ -114,8 +119,20 @@ class Units:
 
     # --- rows ---
 
+    def on_axis(
+        self, panel: Panel, X: Panel | None, past: Mapping[Any, Tail] = MappingProxyType({})
+    ) -> tuple[Panel, Panel | None]:
+        """y and X at the stamps of the axis: in the zone of the rows known so far, and on the grid of `freq` if given.
+
+        A series that goes on stays on the grid of its past. The rows keep their order and their number.
+        """
+        _check_kinds(panel, X, past)
+        tables = {key: _in_zone(table, past.get(key)) for key, table in panel.tables.items()}
+        panel = dataclasses.replace(panel, tables=tables)
+        return _on_grids(self.axis, panel, X, past) if self.has_freq else (panel, X)
+
     def tails(self, panel: Panel, X: Panel | None) -> dict[Any, Tail]:
-        """Scaled values and covariates, on a grid where one is needed."""
+        """Scaled values and covariates, on a grid where one is needed; y and X are at stamps of the axis."""
         if not panel.columns.equals(self.columns):
             raise DataError(f"y has columns {list(panel.columns)}; fit saw {list(self.columns)}.")
         self.check_covariates(X)
@@ -130,33 +147,14 @@ class Units:
 
     def _tail(self, key: Any, table: Table, X: Panel | None) -> Tail:
         if self.axis.is_regular and (self.has_older_lags or X is None or self.has_freq):
-            table = self._on_grid(table)
-        return Tail(table.index, self.forward(table.values), self._covariates(key, table.index, X))
+            table = filled(self.axis, table, self.max_gap)
+        return Tail(table.index, self.forward(table.values), self._covariates(table.index, _source(key, X)))
 
-    def _covariates(self, key: Any, index: pd.Index, X: Panel | None) -> np.ndarray:
+    def _covariates(self, index: pd.Index, source: Table | None) -> np.ndarray:
         parts = [harmonics(index, self.periods)]
-        if X is not None and self.x_scaler is not None:
-            source = X.tables.get(key, X.tables.get(ONLY))
-            if source is None:
-                raise DataError(f"X has no rows for the series {key!r}.")
+        if source is not None and self.x_scaler is not None:
             parts.insert(0, self.x_scaler.forward(at_stamps(source, index)))
         return np.concatenate(parts, axis=1)
-
-    def _on_grid(self, table: Table) -> Table:
-        """With rows of NaN for the steps of the grid that are not there, but for those in gaps that cut the series."""
-        place = np.round(self._ahead(table.index[:1], table.index)).astype(int)
-        gaps = np.diff(place)
-        if not len(gaps) or (gaps == 1).all():
-            return table
-        if gaps.min() < 1:
-            raise DataError("several rows fall on one step of the grid; resample the series, or give a shorter freq.")
-        inside = [np.arange(a + 1, b) for a, b in itertools.pairwise(place) if 1 < b - a <= self.max_gap]
-        if not inside:
-            return table
-        steps = np.sort(np.concatenate([place, *inside]))
-        values = np.full((len(steps), table.values.shape[1]), np.nan)
-        values[np.searchsorted(steps, place)] = table.values
-        return Table(self.axis.ahead(table.index[0], [int(k) for k in steps]), values)
 
     def last_rows(self, tail: Tail) -> Tail:
         """What forecasts start from: `TAIL` rows, more where lags are long (the belief about them needs a past too)."""
@@ -172,7 +170,7 @@ class Units:
         covariates = np.concatenate([past.covariates[keep], new.covariates])[order]
         if not self.has_older_lags:
             return Tail(index, values, covariates)
-        table = self._on_grid(Table(index, values))
+        table = filled(self.axis, Table(index, values), self.max_gap)
         if len(table) == len(index):
             return Tail(index, values, covariates)
         # The covariates of rows that never came are those of the row before them.
@@ -221,7 +219,12 @@ class Units:
             index = passed
         elif self.has_older_lags:
             raise OptionError("fh holds stamps off the grid; with lags above 1 a forecast goes from step to step.")
-        return Table(index, self._covariates(key, index, X)), place
+        source = _source(key, X)
+        if source is not None:
+            check_same_kind(source.index, tail.index, _named("X", key), "the data of fit")
+            if self.has_freq:
+                source = placed_covariates(self.axis, source, tail.index[-1], tail.index[:0])
+        return Table(index, self._covariates(index, source)), place
 
     def _require_steps(self, passed: pd.Index, place: np.ndarray, index: pd.Index) -> None:
         """The stamps asked for are steps: a month holds many days, and one of them alone is the stamp of its step."""
@@ -232,3 +235,47 @@ class Units:
                 f"fh holds {index[~is_step][0]}, which is no step after the end of the data; the first step is "
                 f"{passed[0]}: pass such stamps, or whole numbers of steps."
             )
+
+
+def _on_grids(axis: TimeAxis, panel: Panel, X: Panel | None, past: Mapping[Any, Tail]) -> tuple[Panel, Panel | None]:
+    """Every series on its grid, and for each the covariates there."""
+    tables, covariates = {}, {}
+    for key, table in panel.tables.items():
+        start = past[key].index[-1] if key in past else grid_start(axis, table.index)
+        tables[key] = placed(axis, table, start)
+        source = _source(key, X)
+        if source is not None:
+            covariates[key] = placed_covariates(axis, source, start, table.index)
+    on_grid = None if X is None else dataclasses.replace(X, tables=covariates)
+    return dataclasses.replace(panel, tables=tables), on_grid
+
+
+def _check_kinds(panel: Panel, X: Panel | None, past: Mapping[Any, Tail]) -> None:
+    """y has stamps of the kind of those seen so far, and X of the kind of y."""
+    for key, table in panel.tables.items():
+        if past:
+            check_same_kind(table.index, next(iter(past.values())).index, _named("y", key), "the data of fit")
+        source = _source(key, X)
+        if source is not None:
+            check_same_kind(source.index, table.index, _named("X", key), "y")
+
+
+def _source(key: Any, X: Panel | None) -> Table | None:
+    """The covariates of a series: its own, or those that all have in common."""
+    if X is None:
+        return None
+    if key not in X.tables and ONLY not in X.tables:
+        raise DataError(f"X has no rows for the series {key!r}.")
+    return X.tables.get(key, X.tables.get(ONLY))
+
+
+def _in_zone(table: Table, past: Tail | None) -> Table:
+    """With the stamps in the zone of those known so far."""
+    index: Any = table.index
+    if past is None or not isinstance(index, pd.DatetimeIndex) or index.tz is None:
+        return table
+    return Table(index.tz_convert(past.index.tz), table.values)  # type: ignore[attr-defined]
+
+
+def _named(name: str, key: Any) -> str:
+    return name if key is ONLY else f"{name} of {key!r}"
