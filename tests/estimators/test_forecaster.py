@@ -345,6 +345,44 @@ def test_backtest_scores_by_horizon(fitted, y):
     np.testing.assert_allclose(unfitted["crps"], scores["crps"])
 
 
+def test_the_horizon_of_a_backtest_is_that_of_a_forecast(fitted, y):
+    whole = wf.backtest(fitted, y, fh=3, initial=150, step=20, n_draws=50)
+    for fh in ("3h", pd.Timedelta("3h"), [3, 1, 2]):
+        found = wf.backtest(fitted, y, fh=fh, initial=150, step=20, n_draws=50)
+        assert list(found["horizon"].values) == [1, 2, 3]
+        np.testing.assert_array_equal(found["crps"], whole["crps"])
+    for fh, words in ((HOURS[160:162], "horizon of its own"), (True, "fh=True"), ([1, 1], "twice"), (0, "at least 1")):
+        with pytest.raises(OptionError, match=words):
+            wf.backtest(fitted, y, fh=fh, initial=150)
+
+
+def test_backtest_scores_correlations(fitted, y):
+    """The variogram score of every origin and horizon is that of its draws; NaN where an entry is missing."""
+    holed = y.copy()
+    holed.iloc[151, 0] = np.nan
+    found = wf.backtest(fitted, holed, fh=3, initial=150, step=20, n_draws=50)["variogram"]
+    assert found.dims == ("origin", "horizon") and np.isnan(found[0, 1])
+    expected = wf.metrics.variogram_score(y.iloc[150:153].to_numpy(), fitted.forecast(3, n_draws=50).samples.values)
+    np.testing.assert_allclose(found[0, [0, 2]], expected[[0, 2]])
+
+
+def test_backtest_scores_rows_at_their_own_stamps(fitted, y):
+    """A row that is not there has no score, and those after it keep their horizon."""
+    whole = wf.backtest(fitted, y, fh=6, initial=150, step=10, n_draws=50)["crps"]
+    gap = wf.backtest(fitted, y.drop(index=HOURS[152]), fh=6, initial=150, step=50, n_draws=50)["crps"]
+    assert np.isnan(gap[0, 2]).all()
+    np.testing.assert_array_equal(gap[0, [0, 1, 3, 4, 5]], whole[0, [0, 1, 3, 4, 5]])
+
+
+def test_backtest_takes_one_series(fitted, y):
+    for panel, words in (({"x": y, "z": y}, "a dict, a panel of 2"), (pd.concat({"x": y, "z": y}), "MultiIndex")):
+        with pytest.raises(DataError, match=words):
+            wf.backtest(fitted, panel, fh=3)
+    of_two = wf.WishartForecaster(**SMALL).fit({"x": y.iloc[:150], "z": y.iloc[:150]})
+    with pytest.raises(OptionError, match="fitted to a panel"):
+        wf.backtest(of_two, y, fh=3, initial=150)
+
+
 def test_student_t_innovations_are_kept_in_files_and_warn_where_there_is_no_mean(y, tmp_path):
     with pytest.warns(UserWarning, match="no mean"):
         model = wf.WishartForecaster(**{**SMALL, "innovations": "student_t", "transform": "asinh"}).fit(y)
@@ -378,6 +416,11 @@ BAD = {
     "constant": (lambda y: y.assign(b=1.0), "'b' is constant"),
     "empty column": (lambda y: y.assign(b=np.nan), "no value at all"),
     "object": (lambda y: y.assign(b="x"), "no numbers: b"),
+    "no rows": (lambda y: y.iloc[:0], "y has no rows"),
+    "no columns": (lambda y: y[[]], "y has no columns"),
+    "an empty frame": (lambda y: pd.DataFrame(), "y has no rows"),
+    "an empty panel": (lambda y: pd.concat({"x": y}).iloc[:0], "y has no rows"),
+    "a series of a panel without rows": (lambda y: {"x": y, "z": y.iloc[:0]}, r"y\['z'\] has no rows"),
     "short": (lambda y: y.iloc[:2], "needs at least"),
     "infinite": (lambda y: y.replace(y.iloc[3, 0], np.inf), "infinity"),
     "text index": (lambda y: y.set_axis([f"r{i:04d}" for i in range(len(y))]), "expected time stamps"),

@@ -51,6 +51,8 @@ def read(data: Any, name: str) -> Panel:
         _require_same_columns(parts, first, name)
         return Panel({k: p.tables[ONLY] for k, p in parts.items()}, first.columns, first.is_series, True)
     frame, is_series = _frame(data, name)
+    if not len(frame):
+        raise DataError(f"{name} has no rows; expected at least one.")
     if isinstance(frame.index, pd.MultiIndex):
         levels: list[Any] = list(range(frame.index.nlevels - 1))
         groups = frame.groupby(level=levels if len(levels) > 1 else 0, sort=False)
@@ -94,7 +96,9 @@ def _table(frame: pd.DataFrame, name: str) -> Table:
 
 
 def check_targets(panel: Panel, lags: Lags) -> None:
-    """Every column must vary somewhere, and some series must be longer than its lags."""
+    """There must be columns, each must vary somewhere, and some series must be longer than its lags."""
+    if not len(panel.columns):
+        raise DataError("y has no columns; expected at least one, of numbers.")
     values = np.concatenate([table.values for table in panel.tables.values()])
     with np.errstate(invalid="ignore"):
         is_empty = np.isnan(values).all(axis=0)
