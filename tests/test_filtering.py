@@ -159,6 +159,34 @@ def test_the_bound_of_items_is_the_log_likelihood_of_the_kalman_filter():
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize("n_ticks", [2, 5, 7, 12, 20])
+def test_rows_far_apart_are_scored_from_the_row_before_them(n_ticks):
+    """Of complete rows `n_ticks` Euler steps apart each is given the one before it, however many ticks lie between."""
+    rng = np.random.default_rng(6)
+    model, start = linear_model()
+    rows = holes(rng, 30, 0.0)
+    y = np.full((29 * n_ticks + 1, DIM), np.nan)
+    y[::n_ticks] = rows
+    step = 1.0 / n_ticks
+    ticks = to_ticks(Series(np.arange(30.0), rows, np.zeros((30, 0))), step, 1, 24.0)
+    transitions, windows = cut(ticks, 1)
+    assert not len(transitions) and windows.is_scored.sum() == 29 and (windows.start[:, :DIM] != 0).all()
+    loss = quick_jit(lambda m, b: negative_transition_bound(m, b, jax.random.key(0))[1]["fit"])
+    found = loss(model, series_batch(None, windows))
+    expected = kalman(start, 1, y, np.zeros((len(y), 0)), np.full(len(y), step)).sum()
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3])
+@pytest.mark.parametrize("step", [0.5, 0.2])
+def test_every_row_is_scored_once_whatever_the_step(step, share):
+    y = holes(np.random.default_rng(0), 300, share)
+    transitions, windows = cut(to_ticks(Series(np.arange(300.0), y, np.zeros((300, 0))), step, 1, 24.0), 1)
+    rows = windows.row[windows.is_scored]
+    assert len(np.unique(rows)) == len(rows) and not len(transitions)
+    assert 1 <= (~np.isnan(y).all(1)).sum() - len(rows) <= 6
+
+
 def test_a_missing_row_costs_what_a_dropped_row_costs():
     rng = np.random.default_rng(4)
     model, _ = linear_model()

@@ -20,6 +20,8 @@ WINDOW = 16
 # Of the latent model: rows the encoder of x_0 sees, and ticks of a window (the path keeps its prior law: not too many).
 ENCODED_ROWS = 5
 LATENT_WINDOW = 24
+# Of a window: the tick before it, the first one that is scored, the last one.
+Span = tuple[int, int, int]
 # Stamps in floating point: a gap of 2δ (1 + 1e-9) is two steps, not three.
 SLACK = 1e-6
 
@@ -150,8 +152,21 @@ def _gap_ticks(series: Series, rows: np.ndarray, step: float) -> Ticks:
 
 def cut(ticks: list[Ticks], lags: Lags) -> tuple[Transitions, Windows]:
     """Every row with an entry and a past once: complete steps as transitions, the rest in windows."""
-    fast, slow = zip(*(_split(part, lags) for part in ticks), strict=True) if ticks else ((), ())
-    return _join(Transitions, fast), _join(Windows, slow)
+    n_least, longest = _row_distances(ticks)
+    # Ticks a window may have: as many rows where rows are several ticks apart, and any gap from end to end.
+    most = max(WINDOW * n_least, -(-longest // 8) * 8)
+    found = [_split(part, lags, most) for part in ticks]
+    longest = max((end - start for _, spans, _ in found for start, _, end in spans), default=1)
+    length = most if n_least == 1 else 1 << (longest - 1).bit_length()
+    slow = [_windows(part, spans, needed, lags, length) for part, (_, spans, needed) in zip(ticks, found, strict=True)]
+    return _join(Transitions, [fast for fast, _, _ in found]), _join(Windows, slow)
+
+
+def _row_distances(ticks: list[Ticks]) -> tuple[int, int]:
+    """The smallest and the largest number of ticks from one row to the next."""
+    distances = [np.diff(np.flatnonzero(part.row >= 0)) for part in ticks]
+    joined = np.concatenate([np.ones(0, int), *distances])
+    return (int(joined.min()), int(joined.max())) if len(joined) else (1, 1)
 
 
 def _join(kind, parts):
@@ -159,14 +174,16 @@ def _join(kind, parts):
     return kind(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
 
 
-def _split(ticks: Ticks, lags: Lags) -> tuple[Transitions, Windows]:
+def _split(ticks: Ticks, lags: Lags, most: int) -> tuple[Transitions, list[Span], np.ndarray]:
+    """Complete steps, the spans of ticks that score all other rows, and the ticks that are scored there."""
     is_complete = ~np.isnan(ticks.y).any(axis=1)
     is_known = _all_at(is_complete, lags)
     fast = np.flatnonzero(is_known[:-1] & is_complete[1:])
     needed = ~np.isnan(ticks.y).all(axis=1)
     needed[fast + 1] = False
     needed[: memory_of(lags)] = False  # the first rows are the past of those that follow
-    return _transitions(ticks, fast, lags), _windows(ticks, _spans(needed, is_known, memory_of(lags)), needed, lags)
+    spans = _spans(needed, is_known, np.flatnonzero(ticks.row >= 0), memory_of(lags), most)
+    return _transitions(ticks, fast, lags), spans, needed
 
 
 def _all_at(flags: np.ndarray, lags: Lags) -> np.ndarray:
@@ -239,8 +256,10 @@ def rollouts(ticks: list[Ticks], lags: Lags, length: int = WINDOW) -> Windows:
     for part in ticks:
         last = len(part.h) - 1
         starts = range(memory - 1, max(last - length // 2, memory), max(1, length // 2))
-        spans = [(start, start + 1, min(start + length, last)) for start in starts if start < last]
-        found.append(_windows(part, spans, ~np.isnan(part.y).all(axis=1), lags))
+        rows = np.flatnonzero(part.row >= 0)
+        at_rows = {int(rows[np.searchsorted(rows, start, side="right") - 1]) for start in starts if start < last}
+        spans = [(start, start + 1, min(start + length, last)) for start in sorted(at_rows)]
+        found.append(_windows(part, spans, ~np.isnan(part.y).all(axis=1), lags, max(length, WINDOW)))
     return _join(Windows, found)
 
 
@@ -249,28 +268,29 @@ def _transitions(ticks: Ticks, at: np.ndarray, lags: Lags) -> Transitions:
     return Transitions(X, ticks.y[at + 1] - ticks.y[at], ticks.h[at + 1], ticks.row[at + 1])
 
 
-def _spans(needed: np.ndarray, is_known: np.ndarray, memory: int) -> list[tuple[int, int, int]]:
-    """(start, first scored tick, end) of windows that together score every needed tick once.
+def _spans(
+    needed: Bool[np.ndarray, " T"],
+    is_known: Bool[np.ndarray, " T"],
+    rows: Int[np.ndarray, " R"],
+    memory: int,
+    most: int,
+) -> list[Span]:
+    """(start, first scored tick, end) of windows that together score every needed tick once; `rows` are ticks too.
 
-    A window starts at a known history where there is one right before the first needed tick; elsewhere it starts
-    earlier, with unknown coordinates, and its first rows are not scored. It ends where the history is known again and
-    nothing is needed next, or when it is full.
+    A window starts at the row before the first needed tick where the history there is known; elsewhere it starts some
+    rows earlier, with unknown coordinates, and its first rows are not scored. It ends where the history is known again
+    and nothing is needed next, or when it has `most` ticks.
     """
-    spans: list[tuple[int, int, int]] = []
+    spans: list[Span] = []
     t, size = 0, len(needed)
     while True:
         rest = np.flatnonzero(needed[t:])
         if not len(rest):
             return spans
         first = t + int(rest[0])
-        start, scored_from = first - 1, first
-        if not is_known[start]:
-            start = max(memory - 1, first - 1 - BURN_IN)
-            while start + 1 < first and not is_known[start] and is_known[start : first - 1].any():
-                start += 1
-            scored_from = first if is_known[start] else max(first, start + 1 + BURN_IN)
+        start, scored_from = _window_start(first, is_known, rows, memory, most)
         end = start
-        while end + 1 < size and end - start < WINDOW:
+        while end + 1 < size and end - start < most:
             end += 1
             if is_known[end] and end >= scored_from and (end + 1 >= size or not needed[end + 1]):
                 break
@@ -279,9 +299,25 @@ def _spans(needed: np.ndarray, is_known: np.ndarray, memory: int) -> list[tuple[
         t = end + 1
 
 
-def _windows(ticks: Ticks, spans: list[tuple[int, int, int]], needed: np.ndarray, lags: Lags) -> Windows:
+def _window_start(first: int, is_known: np.ndarray, rows: np.ndarray, memory: int, most: int) -> tuple[int, int]:
+    """Where the window of a needed tick starts, and the tick it is scored from."""
+    at = int(np.searchsorted(rows, first))
+    if is_known[rows[at - 1]]:
+        return int(rows[at - 1]), first
+    oldest = at - 1 - BURN_IN
+    start = max(int(rows[max(oldest, memory - 1)]), first - most)
+    known = np.flatnonzero(is_known[start:first])
+    if len(known):
+        return start + int(known[0]), first
+    if oldest >= memory - 1:
+        return start, first
+    after = memory + BURN_IN
+    return start, int(rows[after]) if after < len(rows) else len(is_known)
+
+
+def _windows(ticks: Ticks, spans: list[Span], needed: np.ndarray, lags: Lags, length: int) -> Windows:
     """The ticks after `start` up to `end` of each span."""
-    h, u, y, row = _stacked(ticks, [(start + 1, end + 1) for start, _, end in spans], WINDOW)
+    h, u, y, row = _stacked(ticks, [(start + 1, end + 1) for start, _, end in spans], length)
     is_scored = np.zeros(h.shape, bool)
     for k, (start, scored_from, end) in enumerate(spans):
         inside = np.arange(start + 1, end + 1)

@@ -76,6 +76,7 @@ class WishartForecaster(BaseForecaster):
         objective="transition",
         kernel="rbf",
         n_inducing=100,
+        step=1.0,
         max_gap=24,
         limits=None,
         preset="fast",
@@ -103,6 +104,7 @@ class WishartForecaster(BaseForecaster):
         self.objective = objective
         self.kernel = kernel
         self.n_inducing = n_inducing
+        self.step = step
         self.max_gap = max_gap
         self.limits = limits
         self.preset = preset

@@ -387,6 +387,11 @@ class DynamicsSpec(Spec):
     def __post_init__(self) -> None:
         if self.latent is not None and memory_of(self.lags) > 1:
             raise OptionError(f"lags={self.lags} with a latent state; it carries the memory itself: use lags=1.")
+        if self.step != 1.0 and memory_of(self.lags) > 1:
+            raise OptionError(
+                f"step={self.step!r} with lags={self.lags}; lags above 1 count rows, and need a step from each row to "
+                "the next: use step=1.0, or lags=1."
+            )
         for name, known in (
             ("drift", DRIFTS),
             ("white_noise", ("constant", "state")),

@@ -481,6 +481,8 @@ def test_horizons_of_another_kind_are_named(stamps, fh, words):
         {"transform": "log2"},
         {"diffusion": "brown"},
         {"calendar": 1},
+        *({"step": value} for value in (0, -0.5, np.nan, np.inf, "h", None, True)),
+        {"step": 0.5, "lags": 2},
         {"limits": -0.1},
         {"limits": "data"},
         {"limits": 0.0, "latent_dim": 1},

@@ -80,6 +80,13 @@ def positive_rate(name: str, value: Any) -> float:
     return float(value)
 
 
+def positive_number(name: str, value: Any) -> float:
+    """A finite number above 0."""
+    if not _is_number(value) or value <= 0:
+        raise OptionError(f"{name}={value!r} given; expected a finite number above 0.")
+    return float(value)
+
+
 def tolerance(value: Any) -> float:
     """The rise of the bound below which training is over; 0 trains to the last iteration."""
     if not _is_number(value) or value < 0:

@@ -20,7 +20,19 @@ from ...fields.dynamic import Layout
 from ...forecast import Forecast
 from ...initialise import imputed, inducing_points, latent_start, latent_states, ridge_start
 from ...runtime import computing, on_device
-from ...series import Series, Ticks, Transitions, Windows, cut, latent_windows, rollouts, to_ticks
+from ...series import (
+    LATENT_WINDOW,
+    WINDOW,
+    Series,
+    Ticks,
+    Transitions,
+    Windows,
+    cut,
+    latent_windows,
+    n_substeps,
+    rollouts,
+    to_ticks,
+)
 from ...training import SeriesProblem, train_series
 from .. import checks
 from ..base import chosen_training, make_callbacks
@@ -38,9 +50,11 @@ class WishartForecaster(BaseEstimator):
     "constant" or "state". innovations: "gaussian", or "student_t" for noise with heavier tails (its degrees of freedom
     are learnt). `lags`: a number p for the rows 1, …, p steps back, or chosen ones that begin with 1, such as
     (1, 2, 3, 24); above 1 they need a regular grid and count its rows. `freq` ("h"; a number where stamps are numbers)
-    makes one: every row goes to the step nearest to it. `calendar` adds harmonics of day, week and year; "seasonal"
-    also products of those of the day with those of the year, for the linear drift: a daily cycle that changes with the
-    season. `transform`: a name ("log1p", "log", "sqrt", "asinh"), a transformer, or a dict of them by column.
+    makes one: every row goes to the step nearest to it. `step`: the longest Euler step in units of time, the median gap
+    of the stamps (or `freq`); a gap of length g is cut into ⌈g/step⌉ equal steps wherever the model is used, and gaps
+    above `max_gap` steps cut the series. `calendar` adds harmonics of day, week and year; "seasonal" also products of
+    those of the day with those of the year, for the linear drift: a daily cycle that changes with the season.
+    `transform`: a name ("log1p", "log", "sqrt", "asinh"), a transformer, or a dict of them by column.
     `latent_dim`: the series is seen through a readout of a state of that size (or a `specs.Latent`); None: it is the
     state itself. `objective`: "transition" scores each row given those before it (a latent state by particles),
     "rollout" free simulations from the first row of a window (from its first rows, encoded), as in the paper. `limits`
@@ -68,6 +82,7 @@ class WishartForecaster(BaseEstimator):
         objective="transition",
         kernel="rbf",
         n_inducing=100,
+        step=1.0,
         max_gap=24,
         limits=None,
         preset="fast",
@@ -95,6 +110,7 @@ class WishartForecaster(BaseEstimator):
         self.objective = objective
         self.kernel = kernel
         self.n_inducing = n_inducing
+        self.step = step
         self.max_gap = max_gap
         self.limits = limits
         self.preset = preset
@@ -155,6 +171,7 @@ class WishartForecaster(BaseEstimator):
             white_noise=self.white_noise,
             innovations=self.innovations,
             lags=lags,
+            step=checks.positive_number("step", self.step),
             max_gap=float(checks.positive_int("max_gap", self.max_gap)),
             objective=self.objective,
             latent=_latent(self.latent_dim),
@@ -191,11 +208,12 @@ class WishartForecaster(BaseEstimator):
 
     def _problem(self, series: list[Series], model: Any = None) -> SeriesProblem:
         spec = self.spec_
-        ticks = self._all_ticks(series)
+        ticks = self._all_ticks(series, spec.step)
         states, projection = (series, None) if spec.latent is None else latent_states(series, spec.latent.dim)
         lags, n_covariates = specs.chosen_lags(spec.lags), series[0].covariates.shape[1]
         layout = Layout(states[0].values.shape[1], lags, n_covariates, self.units_.n_linear)
-        whole, _ = cut(self._all_ticks([imputed(s) for s in states]), spec.lags)
+        # Starting values are those of whole gaps: of a gap that is cut into steps no increment is seen but their sum.
+        whole, _ = cut(self._all_ticks([imputed(s) for s in states], max(1.0, spec.step)), spec.lags)
         if not len(whole):
             raise DataError("no two rows follow each other closely enough to learn from; raise max_gap, or lower lags.")
         n_inducing = checks.positive_int("n_inducing", self.n_inducing)
@@ -208,9 +226,10 @@ class WishartForecaster(BaseEstimator):
         items = _items(ticks, spec)
         return SeriesProblem(spec, self.training_, layout, *items, start, Z, self.seed_, schedule, model)
 
-    def _all_ticks(self, series: list[Series]) -> list[Ticks]:
+    def _all_ticks(self, series: list[Series], step: float) -> list[Ticks]:
         spec = self.spec_
-        return [part for s in series for part in to_ticks(s, spec.step, spec.lags, spec.max_gap)]
+        max_gap = spec.max_gap * spec.step / step  # in steps: gaps of one length cut the series, whatever the step
+        return [part for s in series for part in to_ticks(s, step, spec.lags, max_gap)]
 
     def _runner(self) -> AbstractRunner:
         return runner_of(self.model_, self.limits_)
@@ -414,7 +433,10 @@ def _latent(latent_dim: Any) -> specs.Latent | None:
 
 
 def _items(ticks: list[Ticks], spec: specs.DynamicsSpec) -> tuple[Transitions | None, Windows]:
-    """What the objective is a sum over."""
+    """What the objective is a sum over; windows of simulations are as long in time for any step up to the unit."""
+    n_ticks = int(n_substeps(1.0, spec.step))
     if spec.latent is not None:
-        return None, latent_windows(ticks)
-    return cut(ticks, spec.lags) if spec.objective == "transition" else (None, rollouts(ticks, spec.lags))
+        return None, latent_windows(ticks, n_ticks * LATENT_WINDOW)
+    if spec.objective == "transition":
+        return cut(ticks, spec.lags)
+    return None, rollouts(ticks, spec.lags, n_ticks * WINDOW)

@@ -147,7 +147,7 @@ class Units:
 
     def _tail(self, key: Any, table: Table, X: Panel | None) -> Tail:
         if self.axis.is_regular and (self.has_older_lags or X is None or self.has_freq):
-            table = filled(self.axis, table, self.max_gap)
+            table = filled(self.axis, table, self.max_gap * self.step)
         return Tail(table.index, self.forward(table.values), self._covariates(table.index, _source(key, X)))
 
     def _covariates(self, index: pd.Index, source: Table | None) -> np.ndarray:
@@ -170,7 +170,7 @@ class Units:
         covariates = np.concatenate([past.covariates[keep], new.covariates])[order]
         if not self.has_older_lags:
             return Tail(index, values, covariates)
-        table = filled(self.axis, Table(index, values), self.max_gap)
+        table = filled(self.axis, Table(index, values), self.max_gap * self.step)
         if len(table) == len(index):
             return Tail(index, values, covariates)
         # The covariates of rows that never came are those of the row before them.
