@@ -48,7 +48,10 @@ def test_every_result_says_where_it_comes_from():
 
 
 def test_every_score_of_every_cell_is_finite():
-    for key, result in reproduction.uci_results().items():
+    """All forty are there: five models on eight data sets, no more and no fewer."""
+    results = reproduction.uci_results()
+    assert set(results) == {(data, model) for data in DATA for model in MODELS} and len(results) == 40
+    for key, result in results.items():
         assert all(np.isfinite(split_scores(result, score)).all() for score in SCORES), key
 
 
