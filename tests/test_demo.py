@@ -194,13 +194,33 @@ def test_figures_have_a_panel_for_each_model_and_say_what_may_be_compared(law):
 # --- the whole -------------------------------------------------------------------------------
 
 
+def assert_weather_table(printed: str) -> None:
+    """A row for each of the three forecasters: CRPS in three bands, energy score, coverage, seconds."""
+    table = printed[printed.index("Weather at three New York airports") :].splitlines()
+    headings, *rows = [[cell.strip() for cell in line[1:-1].split(line[0])] for line in table if line[:1] in ("┃", "│")]
+    assert headings == ["model", "CRPS 1 h", "CRPS 2–6 h", "CRPS 7–24 h", "energy", "80 % cover", "seconds"]
+    assert [name for name, *_ in rows] == ["random walk", "VAR(3)", "wishflow"]
+    for _, *scores, coverage, seconds in rows:
+        assert len(scores) == 4 and all(0.0 < float(score) < np.inf for score in scores)
+        assert 0.0 < float(coverage.removesuffix(" %")) <= 100.0
+        assert float(seconds) >= 0.0
+
+
 def test_the_demonstration_prints_tables_paths_and_code(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("COLUMNS", "120")  # headings on one line
     monkeypatch.setattr(demo, "models", lambda *sizes, **options: {name: KnownNormal() for name in NAMES})
     assert demo.main(tmp_path / "figures", quick=True) == 0
     printed = capsys.readouterr().out
     assert all(printed.count(f"│ {name} ") == 2 for name in NAMES)
     assert printed.count("│ truth ") == 1
-    for name in ("bands.png", "flow.png", "covariance.png"):
+    names = ["bands.png", "flow.png", "covariance.png"]
+    if not demo.missing_packages():
+        assert_weather_table(printed)
+        names += ["weather.png", "correlation.png"]
+    else:
+        assert "Time series were left out" in printed
+    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == sorted(names)
+    for name in names:
         path = (tmp_path / "figures" / name).resolve()
         assert path.stat().st_size > 10_000
         assert str(path) in printed
