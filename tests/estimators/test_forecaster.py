@@ -205,6 +205,23 @@ def test_transforms_keep_their_range_and_carry_their_jacobian(y):
     np.testing.assert_allclose(model.log_prob(positive), plain.log_prob(logged) + jacobian, rtol=1e-8)
 
 
+def test_series_with_zeros_are_forecast_by_log1p_and_never_below_zero(y):
+    """Half of the rows are zero, as with rain. Paths do go below zero on the scale of the model, and end at it."""
+    rain = (y - y.median()).clip(lower=0.0)
+    model = wf.WishartForecaster(transform="log1p", **SMALL).fit(rain)
+    assert (rain == 0.0).mean().min() > 0.4
+    found = model.forecast(30, n_draws=300)
+    assert found.samples.values.min() == 0.0 and np.isfinite(found.samples.values).all()
+    assert (found.samples.values == 0.0).mean() > 0.05
+    lowest = model.predict_quantiles(30, alpha=[0.01])
+    for frame in (model.predict(30), model.predict_interval(30, coverage=0.95), lowest):
+        assert (frame.to_numpy() >= 0.0).all()
+    plain = wf.WishartForecaster(**SMALL).fit(np.log1p(rain))
+    expected = plain.log_prob(np.log1p(rain)) - np.log1p(rain).sum(axis=1)
+    np.testing.assert_allclose(model.log_prob(rain), expected, rtol=1e-8)
+    assert np.isfinite(model.log_prob(rain).iloc[1:]).all()
+
+
 def test_limits_keep_paths_near_what_was_seen(y, tmp_path):
     """The share of the range counts on the scale of the model; paths that never reach a limit do not change."""
     rows, kind = y.iloc[:150], {**SMALL, "transform": "asinh", "innovations": "student_t"}
