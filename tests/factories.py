@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from wishflow import fields, kernels, presets, runtime, specs
-from wishflow.fields.dynamic import Layout
-from wishflow.inducing import InducingBasis
+from wishflow.fields.dynamic import AbstractNoise, Layout, NoiseValues, PreparedNoise
+from wishflow.inducing import AbstractPosterior, DiagonalPosterior, InducingBasis
 from wishflow.initialise import series_batch
 from wishflow.models import flow, model_builder, sparse_gp
 from wishflow.models.dynamics import Start
@@ -130,6 +132,34 @@ def make_flow(
     start = make_sparse_gp(likelihood, seed=seed)
     built = flow.build(spec, training, start, points(seed + 6, 6, sd=1.5), jax.random.key(seed))
     return spread(built, seed + 1, 0.2)
+
+
+class ConstantNoise(AbstractNoise):
+    """Σ = L Lᵀ whatever the state, with L of any rank: J is the identity and has no variance."""
+
+    posterior: AbstractPosterior  # the interface asks for one; nothing of it is used
+    factor: jax.Array
+
+    def kl(self):
+        return {}
+
+    def prepare(self, dtype, rotation):
+        return PreparedConstantNoise(self.factor.astype(dtype))
+
+
+class PreparedConstantNoise(PreparedNoise):
+    factor: jax.Array
+
+    def at(self, a, unexplained):
+        rank = self.factor.shape[1]
+        J = jnp.broadcast_to(jnp.eye(rank, dtype=a.dtype), (len(a), rank, rank))
+        return NoiseValues(J, jnp.zeros_like(J), self.factor, rank)
+
+
+def with_constant_noise(model, factor):
+    """A model without correlated noise, given L Lᵀ: its covariance rate becomes L Lᵀ + Λ."""
+    noise = ConstantNoise(DiagonalPosterior.prior(1, model.field.basis.n_inducing), jnp.asarray(factor))
+    return eqx.tree_at(lambda m: m.field.noise, model, noise, is_leaf=lambda part: part is None)
 
 
 def series_problem(n_rows: int = 14, width: int = 3, **options):

@@ -1,14 +1,18 @@
 """The belief recursion against an exact Kalman filter, and the items a series with gaps and holes is cut into."""
 
+import itertools
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from factories import quick_jit
+from factories import quick_jit, with_constant_noise
 from scipy.stats import multivariate_t
 
-from wishflow import filtering, specs
+from wishflow import filtering, series, specs
+from wishflow.estimators.forecasting.running.autoregressive import AutoRegressiveRunner
 from wishflow.fields.dynamic import Layout
 from wishflow.initialise import series_batch
 from wishflow.models import dynamics
@@ -17,10 +21,12 @@ from wishflow.objectives import negative_transition_bound
 from wishflow.series import Series, bridged, cut, histories, to_ticks
 
 DIM = 3
+# Correlated noise of low rank: with Λ = diag(.3, .1, .7), correlations of .69, −.37 and −.14.
+FACTOR = np.array([[0.9, 0.0], [0.6, 0.3], [-0.5, 0.6]])
 
 
-def linear_model(lags=1, seed=0, n_covariates=0, white=None, **options):
-    """Linear drift and constant, diagonal noise: the belief recursion is exact."""
+def linear_model(lags=1, seed=0, n_covariates=0, white=None, factor=None, **options):
+    """Linear drift and constant noise L Lᵀ + Λ (without a factor Λ alone): the belief recursion is exact."""
     rng = np.random.default_rng(seed)
     layout = Layout(DIM, lags, n_covariates)
     weights = 0.15 * rng.normal(size=(DIM, layout.n_lagged + n_covariates))
@@ -29,7 +35,11 @@ def linear_model(lags=1, seed=0, n_covariates=0, white=None, **options):
     start = Start(*(jnp.asarray(x) for x in (weights, 0.1 * rng.normal(size=DIM), covariance)))
     spec = specs.DynamicsSpec(drift="linear", diffusion=specs.NoDiffusion(), lags=lags, **options)
     Z = rng.normal(size=(4, DIM + n_covariates))
-    return dynamics.build(spec, layout, start, Z, jax.random.key(0)), start
+    model = dynamics.build(spec, layout, start, Z, jax.random.key(0))
+    if factor is None:
+        return model, start
+    correlated = eqx.tree_at(lambda s: s.covariance, start, start.covariance + factor @ factor.T)
+    return with_constant_noise(model, factor), correlated
 
 
 def kalman(start, lags, ticks, u, h):
@@ -81,13 +91,56 @@ def filtered(model, y, u, h):
     return np.asarray(run(model, history))[:, 0, 0]
 
 
-@pytest.mark.parametrize("lags, n_covariates", [(1, 0), (1, 2), (3, 2), ((1, 2, 5), 1)])
-def test_the_recursion_is_the_kalman_filter_where_that_is_exact(lags, n_covariates):
+@pytest.mark.parametrize(
+    "factor, lags, n_covariates",
+    [(None, 1, 0), (None, 3, 2), (FACTOR, 1, 0), (FACTOR, 1, 2), (FACTOR, 3, 2), (FACTOR, (1, 2, 5), 1)],
+    ids=["diagonal-1", "diagonal-3", "correlated-1", "correlated-1-u", "correlated-3", "correlated-chosen"],
+)
+def test_the_recursion_is_the_kalman_filter_where_that_is_exact(factor, lags, n_covariates):
     rng = np.random.default_rng(specs.memory_of(lags))
-    model, start = linear_model(lags, n_covariates=n_covariates)
+    model, start = linear_model(lags, n_covariates=n_covariates, factor=factor)
     y, u, h = holes(rng, 25, 0.3), rng.normal(size=(25, n_covariates)), rng.uniform(0.2, 1.0, size=25)
     y[9] = np.nan  # a whole row
     np.testing.assert_allclose(filtered(model, y, u, h), kalman(start, lags, y, u, h), rtol=1e-9, atol=1e-11)
+
+
+def cut_by_hand(times, y, u):
+    """Rows with an entry and ⌈Δ⌉ − 1 empty ones before each, all steps of a gap equally long: y, u, h, and the rows.
+
+    An empty row is no end of a step, but says what covariates were until then.
+    """
+    rows = np.flatnonzero(~np.isnan(y).all(1))
+    found = [(y[rows[0]], u[rows[0]], 1.0, rows[0])]
+    for last, row in itertools.pairwise(rows):
+        n = math.ceil(times[row] - times[last])
+        for k in range(1, n + 1):
+            time = times[last] + k / n * (times[row] - times[last])
+            at = next(i for i in range(last + 1, row + 1) if i == row or times[i] >= time)
+            found.append((y[row] if k == n else np.full(DIM, np.nan), u[at], (times[row] - times[last]) / n, row))
+    return tuple(np.array(part) for part in zip(*found, strict=True))
+
+
+def test_rows_at_irregular_times_score_as_in_the_kalman_filter(monkeypatch):
+    """Correlated noise, gaps of .2 to 6 steps, 30 % holes, an empty row; ticks, items and scores as an estimator has
+    them, row by row. Windows are long enough that each starts at a known row: elsewhere they start at N(0, 1)."""
+    monkeypatch.setattr(series, "WINDOW", 160)
+    rng = np.random.default_rng(11)
+    model, start = linear_model(n_covariates=2, factor=FACTOR)
+    gaps = np.where(rng.uniform(size=40) < 0.3, 1.0, rng.uniform(0.2, 6.0, size=40))
+    times, y, u = np.cumsum(gaps), holes(rng, 40, 0.3), rng.normal(size=(40, 2))
+    y[[0, 20, 21]], y[9] = rng.normal(size=(3, DIM)), np.nan
+    found_ticks = to_ticks(Series(times, y, u), 1.0, 1, 24.0)
+    found = AutoRegressiveRunner(model, None).row_log_density(found_ticks, 40, 0)
+
+    by_hand, u_by_hand, h, row = cut_by_hand(times, y, u)
+    assert np.isnan(by_hand).all(1).sum() > 40
+    scores = kalman(start, 1, by_hand, u_by_hand, h)
+    expected = np.full(40, np.nan)
+    is_end = ~np.isnan(by_hand[1:]).all(1)
+    expected[row[1:][is_end]] = scores[is_end]
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
+    (ticks,) = found_ticks
+    np.testing.assert_allclose(filtered(model, ticks.y, ticks.u, ticks.h), scores, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("n_joint, error", [(2, 0.04), (4, 0.004)])
