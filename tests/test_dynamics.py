@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from factories import points, quick_jit, spread
+from factories import points, quick_jit, spread, with_constant_noise
 from montecarlo import assert_moments
 
 import wishflow as wf
@@ -126,38 +126,46 @@ def test_the_ridge_start_finds_a_linear_sde():
 
 
 def euler_moments(A, m, Q, x0, h):
-    """Mean and covariance of x' = x + h A (m − x) + √h ε after the given steps."""
-    mean, covariance = x0, np.zeros_like(Q)
+    """Means and covariances of x' = x + h A (m − x) + √h ε after each of the given steps."""
+    mean, covariance, found = x0, np.zeros_like(Q), []
     for step in h:
         G = np.eye(len(A)) - step * A
         mean, covariance = mean + step * A @ (m - mean), G @ covariance @ G.T + step * Q
-    return mean, covariance
+        found.append((mean, covariance))
+    return found
 
 
-def ou_model(A, m, Q):
-    """The model whose Euler recursion this is: linear drift and a diagonal Λ."""
+def ou_model(A, m, L, white):
+    """The model whose Euler recursion this is, with Q = L Lᵀ + Λ."""
     layout = Layout(2, 1, 0)
-    start = Start(*(jnp.asarray(x) for x in (-A, A @ m, Q)))
+    start = Start(*(jnp.asarray(x) for x in (-A, A @ m, np.diag(white))))
     spec = specs.DynamicsSpec(drift="linear", diffusion=specs.NoDiffusion())
-    return dynamics.build(spec, layout, start, np.zeros((1, 2)), jax.random.key(0))
+    return with_constant_noise(dynamics.build(spec, layout, start, np.zeros((1, 2)), jax.random.key(0)), L)
 
 
-def test_paths_have_the_moments_of_the_euler_recursion_at_irregular_times(key):
-    A, m, Q = np.array([[0.8, 0.2], [0.0, 0.5]]), np.array([0.3, -0.2]), np.diag([0.5, 0.2])
-    gaps = np.array([0.7, 2.3, 0.05, 1.0])
+def test_paths_have_the_moments_of_the_euler_recursion_at_every_stamp(key):
+    """Irregular times, correlated noise (.6): means and covariances within four standard errors."""
+    A, m, L, white = np.array([[0.8, 0.2], [-0.3, 0.5]]), np.array([0.3, -0.2]), np.array([[0.6], [0.4]]), [0.1, 0.15]
+    gaps = np.array([0.7, 2.3, 0.05, 1.0, 3.6])
     counts = n_substeps(gaps, 1.0)
     h = np.repeat(gaps / counts, counts)
-    model, x0 = ou_model(A, m, Q), np.array([1.0, -1.0])
+    model, x0 = ou_model(A, m, L, white), np.array([1.0, -1.0])
 
     @quick_jit
-    def ends(keys):
+    def after(keys):
         field = model.field.prepare()
         start = jnp.asarray(np.tile(x0, (1000, 1)))
-        return jax.lax.map(lambda k: simulate(k, field, start, jnp.asarray(h), jnp.zeros((len(h), 0)))[0], keys)
 
-    found = np.asarray(ends(jax.random.split(key, 100))).reshape(-1, 2)
-    mean, covariance = euler_moments(A, m, Q, x0, h)
-    assert_moments(found, mean, covariance, 4.0)
+        def one(key):
+            end, before = simulate(key, field, start, jnp.asarray(h), jnp.zeros((len(h), 0)))
+            return jnp.concatenate([before[1:], end[None]])  # (T, N, D)
+
+        return jax.lax.map(one, keys)
+
+    paths = np.swapaxes(np.asarray(after(jax.random.split(key, 100))), 0, 1).reshape(len(h), -1, 2)
+    moments = euler_moments(A, m, L @ L.T + np.diag(white), x0, h)
+    for stamp in np.cumsum(counts) - 1:
+        assert_moments(paths[stamp], *moments[stamp], 4.0)
 
 
 def test_the_euler_recursion_tends_to_the_sde_at_the_rate_of_its_step():
@@ -168,7 +176,7 @@ def test_the_euler_recursion_tends_to_the_sde_at_the_rate_of_its_step():
     errors = []
     for n in (20, 40, 80, 160):
         A, Q = process.reversion, process.covariance(x0[None])[0]
-        found = euler_moments(np.asarray(A), np.asarray(process.mean), Q, x0, np.full(n, 1.0 / n))
+        found = euler_moments(np.asarray(A), np.asarray(process.mean), Q, x0, np.full(n, 1.0 / n))[-1]
         errors.append(np.abs(found[0] - mean[0]).max() + np.abs(found[1] - np.reshape(covariance, Q.shape)).max())
     rates = np.log2(np.array(errors[:-1]) / np.array(errors[1:]))
     np.testing.assert_allclose(rates, 1.0, atol=0.1)
