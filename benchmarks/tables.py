@@ -67,6 +67,20 @@ def recovery_table() -> str:
     return _grid("SDE", cells)
 
 
+def coverage_table() -> str:
+    """Shares of values in their intervals by band of horizons, means over truths; the largest miss of any of these."""
+    rows = {}
+    for way, truths in _result("coverage.json")["ways"].items():
+        cells, misses = {}, []
+        for level in next(iter(truths.values()))["levels"]:
+            bands = [found["levels"][level]["bands"] for found in truths.values()]
+            shares = np.array([[100.0 * share for name, (share, _) in b.items() if name != "all"] for b in bands])
+            cells[f"{level} %"] = " / ".join(f"{share:.1f}" for share in shares.mean(axis=0))
+            misses.append(np.abs(shares - float(level)).max())
+        rows[way] = {**cells, "largest miss, one truth and band": f"{max(misses):.1f}"}
+    return _grid("objective", rows)
+
+
 def _grid(corner: str, rows: dict[str, dict[str, str]]) -> str:
     """A table with the names of rows and columns; all rows have the same columns."""
     columns = list(next(iter(rows.values())))
@@ -388,6 +402,7 @@ PARTS = {
     "tuning_beijing": beijing_tuning_table,
     "mixtures": mixtures_table,
     "recovery": recovery_table,
+    "coverage": coverage_table,
     "latent": latent_table,
     "speed": speed_table,
     "speed_change": speed_change_table,

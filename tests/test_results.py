@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from benchmarks import document_figures, levers, reproduction, tables
+from benchmarks import coverage, document_figures, levers, reproduction, tables
 from wishflow.experiments.beijing.results import read_result
 from wishflow.experiments.uci.results import SCORES, split_scores
 from wishflow.experiments.uci.suite import DATA, MODELS
@@ -69,6 +69,17 @@ def test_results_of_beijing_are_complete_and_say_where_they_come_from():
         result = read_result(path)
         assert result is not None, f"{path.name} is not what a finished cell writes"
         assert result["provenance"]["commit"] not in ("", "unknown")
+
+
+def test_intervals_cover_what_they_say_in_every_band_of_horizons():
+    """Within 5 points for every truth, with as many draws of J as that needs; the file is of committed code."""
+    result = json.loads((tables.ROOT / "results" / "coverage.json").read_text())
+    assert re.fullmatch("[0-9a-f]{40}", result["provenance"]["commit"])
+    assert set(result["ways"]) == set(coverage.WAYS) and {len(truths) for truths in result["ways"].values()} == {3}
+    for truth, found in result["ways"]["64 draws of J"].items():
+        for level, part in found["levels"].items():
+            shares = {band: 100.0 * share for band, (share, _) in part["bands"].items()}
+            assert all(abs(share - float(level)) < 5.0 for share in shares.values()), (truth, level, shares)
 
 
 # --- how the page on the paper is made, from made-up results ---------------------------------------
