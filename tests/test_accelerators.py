@@ -5,13 +5,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from factories import WISHARTS, make_batch, make_flow, points, quick_jit, spread
+from factories import WISHARTS, make_batch, make_flow, points, quick_jit, series_problem, spread
 
 from wishflow import kernels, linalg, objectives, solver, specs
 from wishflow.fields import wishart
 from wishflow.inducing import InducingBasis, SparseGP, joined_moments
 from wishflow.kernels import stationary
-from wishflow.objectives import natural_step, negative_bound
+from wishflow.objectives import natural_step, negative_bound, negative_filter_bound, negative_transition_bound
 
 MODULES = (objectives, solver, wishart, stationary)
 
@@ -124,6 +124,22 @@ def test_factorisations_in_one_call_are_the_same(diffusion, is_alike, key, prete
     sites = jax.eval_shape(lambda model: negative_bound(model, batch, key, has_sites=True)[1][1], model)
     assert sites.inverse is not None
     assert_same(quick_jit(lambda model: jax.value_and_grad(bound, has_aux=True)(model))(model), plain)
+
+
+@pytest.mark.parametrize("options", [{}, {"latent": specs.Latent(dim=2)}], ids=["seen", "latent"])
+def test_a_series_with_holes_costs_the_same(options, key, pretend):
+    """Its filter takes derivatives of the drift (of the readout, where the state is hidden) forward, and the bound's
+    gradient goes back through them.
+    """
+    model, batch = series_problem(**options)
+    bound = negative_filter_bound if options else negative_transition_bound
+
+    def value(model):
+        return bound(model, batch, key, n_samples=2)[0]
+
+    plain = quick_jit(lambda model: jax.value_and_grad(value)(model))(model)
+    pretend()
+    assert_same(quick_jit(lambda model: jax.value_and_grad(value)(model))(model), plain)
 
 
 def test_a_stack_is_factorised_in_one_call(monkeypatch):

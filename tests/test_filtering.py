@@ -20,7 +20,7 @@ from wishflow.models import dynamics
 from wishflow.models.dynamics import Start
 from wishflow.objectives import negative_transition_bound
 from wishflow.parameters import Positive
-from wishflow.series import Series, bridged, cut, histories, to_ticks
+from wishflow.series import Series, bridged, cut, histories, rollouts, to_ticks
 
 DIM = 3
 # Correlated noise of low rank: with Λ = diag(.3, .1, .7), correlations of .69, −.37 and −.14.
@@ -380,3 +380,12 @@ def test_the_maximum_is_elsewhere_where_a_prediction_counts_as_seen(kind, n_rows
 
     monkeypatch.setattr(filtering, "update", update)
     assert noise_error(kind, n_rows) > error
+
+
+@pytest.mark.parametrize("gap", [20.0, 3.0])
+def test_free_simulations_score_every_row_however_long_the_gap_before_it(gap):
+    times = np.concatenate([np.arange(20.0), 19.0 + gap + np.arange(20.0)])
+    ticks = to_ticks(Series(times, np.ones((40, 2)), np.zeros((40, 0))), 1.0, 1, 24.0)
+    windows = rollouts(ticks, 1, 8)
+    assert set(windows.row[windows.is_scored]) == set(range(1, 40))
+    assert windows.is_scored.any(axis=1).all()

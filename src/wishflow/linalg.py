@@ -62,6 +62,14 @@ def over_rows(A: Float[Array, "N C"], B: Float[Array, "N M"]) -> Float[Array, "C
     return jnp.sum(jnp.swapaxes(by_part[0], 1, 2) @ by_part[1], 0)
 
 
+def by_parts(A: Float[Array, "N C"], B: Float[Array, "C M"]) -> Float[Array, "N M"]:
+    """A B for accelerators, each part of the rows with a copy of B: the derivative by B is then that of `over_rows`, in
+    whatever mode derivatives are taken.
+    """
+    n_parts = parts_of(len(A))
+    return (A.reshape(n_parts, -1, A.shape[1]) @ jnp.broadcast_to(B, (n_parts, *B.shape))).reshape(len(A), -1)
+
+
 def parts_of(n_rows: int) -> int:
     """The most parts of equal size that are within the limits; 1 where the number of rows has no such divisor."""
     most = min(n_rows // PART_ROWS, MOST_PARTS)

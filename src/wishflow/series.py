@@ -8,6 +8,7 @@ by the belief recursion over a window of ticks (`Windows`).
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -251,16 +252,26 @@ def _walk_rate(values: np.ndarray, is_there: np.ndarray, left: np.ndarray) -> Fl
 
 
 def rollouts(ticks: list[Ticks], lags: Lags, length: int = WINDOW) -> Windows:
-    """Overlapping windows of `length` ticks, a new one every half window, all rows scored: for free simulation."""
-    found, memory = [], memory_of(lags)
-    for part in ticks:
-        last = len(part.h) - 1
-        starts = range(memory - 1, max(last - length // 2, memory), max(1, length // 2))
-        rows = np.flatnonzero(part.row >= 0)
-        at_rows = {int(rows[np.searchsorted(rows, start, side="right") - 1]) for start in starts if start < last}
-        spans = [(start, start + 1, min(start + length, last)) for start in sorted(at_rows)]
-        found.append(_windows(part, spans, ~np.isnan(part.y).all(axis=1), lags, max(length, WINDOW)))
-    return _join(Windows, found)
+    """Overlapping windows of `length` ticks, a new one every half window, all rows scored: for free simulation.
+
+    Windows start at rows. One whose next row is further away than its length ends there.
+    """
+    spans = [_free_spans(part, memory_of(lags), length) for part in ticks]
+    most = max([length, WINDOW, *(end - start for start, _, end in itertools.chain(*spans))])
+    parts = zip(ticks, spans, strict=True)
+    return _join(Windows, [_windows(p, found, ~np.isnan(p.y).all(axis=1), lags, most) for p, found in parts])
+
+
+def _free_spans(ticks: Ticks, memory: int, length: int) -> list[Span]:
+    """(start, first scored tick, end) of the windows of `rollouts`."""
+    last = len(ticks.h) - 1
+    starts = range(memory - 1, max(last - length // 2, memory), max(1, length // 2))
+    rows = np.flatnonzero(ticks.row >= 0)
+    at_rows = {int(rows[np.searchsorted(rows, start, side="right") - 1]) for start in starts if start < last}
+    after = {start: int(np.append(rows, last)[np.searchsorted(rows, start, side="right")]) for start in at_rows}
+    # Who has waited for a row starts anew there.
+    after |= {row: row for start, row in after.items() if start + length < row < last}
+    return [(start, start + 1, min(max(start + length, row), last)) for start, row in sorted(after.items())]
 
 
 def _transitions(ticks: Ticks, at: np.ndarray, lags: Lags) -> Transitions:

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 import wishflow as wf
-from wishflow.errors import DataError
+from wishflow.errors import DataError, OptionError
 from wishflow.estimators.forecasting.frames import Table
-from wishflow.estimators.forecasting.grid import grid_start, placed
+from wishflow.estimators.forecasting.grid import grid_start, placed, placed_covariates
 from wishflow.estimators.forecasting.times import TimeAxis
 
 SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2}
@@ -166,6 +166,30 @@ def test_a_panel_of_mixed_stamps_is_named(values):
     frame = pd.DataFrame(values, HOURS)
     with pytest.raises(DataError, match="panel has stamps that are times without a time zone, the first one has times"):
         wf.WishartForecaster(**SMALL).fit({"x": frame, "z": frame.tz_localize(None)})
+
+
+@pytest.mark.parametrize(("freq", "zone"), [("MS", "Europe/Berlin"), ("D", "Pacific/Auckland")])
+def test_covariates_in_another_zone_stay_at_their_steps(freq, zone):
+    index = pd.date_range("2024-01-01", periods=6, freq=freq, tz=zone)
+    axis = TimeAxis.of([index], freq)
+    table = Table(index.tz_convert("UTC"), np.arange(6.0)[:, None])
+    found = placed_covariates(axis, table, index[0], index)
+    pd.testing.assert_index_equal(found.index, index, check_names=False)
+    np.testing.assert_array_equal(found.values, table.values)
+
+
+def test_days_at_an_hour_that_clocks_skip_or_repeat():
+    index = pd.date_range("2024-03-29 02:30", periods=2, freq="D", tz="Europe/Berlin")
+    ahead = TimeAxis.of([index], "D").ahead(index[0], [0, 1, 2, 3, 212])
+    assert [str(stamp)[:16] for stamp in ahead] == [
+        *("2024-03-29 02:30", "2024-03-30 02:30", "2024-03-31 03:00", "2024-04-01 02:30", "2024-10-27 02:30"),
+    ]
+
+
+@pytest.mark.parametrize("freq", [0, -1.0, np.nan, "h"])
+def test_numbers_need_a_number_for_freq(freq):
+    with pytest.raises(OptionError, match="freq"):
+        TimeAxis.of([pd.Index([0.0, 1.0, 2.5])], freq)
 
 
 def test_covariates_of_another_kind_are_named(values):

@@ -12,7 +12,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
-from ..linalg import over_rows
+from ..linalg import by_parts
 from ..parameters import Positive
 from ..runtime import on_accelerator
 from .base import (
@@ -134,7 +134,7 @@ def distance_columns(V: Float[Array, "M A"], rate: Float[Array, "*A"]) -> Float[
     return jnp.concatenate([-2.0 * (V * rate).T, squares, jnp.sum(V * V, axis=1)[None]])
 
 
-@jax.custom_vjp
+@jax.custom_jvp
 def distances_by_columns(U: Float[Array, "N A"], columns: Float[Array, "C M"]) -> Float[Array, "N M"]:
     """(u, u², 1)ᵀ columns, for accelerators: a sum of few terms is one operation with the profile after it, a matrix
     product would be another. Of its derivative, which sums over many rows, products are made.
@@ -144,19 +144,13 @@ def distances_by_columns(U: Float[Array, "N A"], columns: Float[Array, "C M"]) -
     return jnp.sum(terms, 1) + columns[2 * n]
 
 
-def _distances_forward(U, columns):
-    return distances_by_columns(U, columns), (U, columns)
-
-
-def _distances_backward(operands, G):
-    U, columns = operands
-    n = U.shape[1]
-    by_rows = G @ columns[: 2 * n].T
+@distances_by_columns.defjvp
+def _distances_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    U, columns = primals
+    dU, d_columns = tangents
     rows = jnp.concatenate([U, U * U, jnp.ones((len(U), 1), U.dtype)], axis=1)
-    return by_rows[:, :n] + 2.0 * U * by_rows[:, n:], over_rows(rows, G)
-
-
-distances_by_columns.defvjp(_distances_forward, _distances_backward)
+    d_rows = jnp.concatenate([dU, 2.0 * U * dU], axis=1)
+    return distances_by_columns(U, columns), d_rows @ columns[: 2 * U.shape[1]] + by_parts(rows, d_columns)
 
 
 class RBFKernel(AbstractStationaryKernel):

@@ -327,7 +327,9 @@ class _RowsRun(_Run):
         spec = dataclasses.replace(self.spec, flow_time=0.0)
         model = self._flow_from(i, spec, gp.model, dataclasses.replace(self.training, field_variance=AT_REST))
         status = "the sparse GP without a flow has the higher bound and was kept"
-        history = pd.concat([trained.history, gp.history.assign(phase="sparse GP")], ignore_index=True)
+        seconds = trained.history["seconds"].iloc[-1] + gp.history["seconds"]
+        end = gp.history.assign(phase="sparse GP", seconds=seconds)
+        history = pd.concat([trained.history, end], ignore_index=True)
         return dataclasses.replace(
             trained,
             model=jax.tree.map(np.asarray, model),

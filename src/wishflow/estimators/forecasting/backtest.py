@@ -58,7 +58,8 @@ def backtest(
             f"the forecaster has seen data up to {rolling.end_}, the first origin is {frame.index[first]}; choose a "
             "later initial, or pass a forecaster that is not fitted."
         )
-    axis = TimeAxis.of([frame.index], getattr(forecaster, "freq", None))
+    units = getattr(rolling, "units_", None)
+    axis = TimeAxis.of([frame.index], getattr(forecaster, "freq", None)) if units is None else units.axis
     steps = _steps(axis, fh, frame.index[first - 1])
     jump = max(steps) if step is None else checks.positive_int("step", step)
     origins = range(first, len(frame) - max(steps) + 1, jump)

@@ -52,8 +52,9 @@ class WishartForecaster(BaseEstimator):
     (1, 2, 3, 24); above 1 they need a regular grid and count its rows. `freq` ("h"; a number where stamps are numbers)
     makes one: every row goes to the step nearest to it. `step`: the longest Euler step in units of time, the median gap
     of the stamps (or `freq`); a gap of length g is cut into ⌈g/step⌉ equal steps wherever the model is used, and gaps
-    above `max_gap` steps cut the series. `calendar` adds harmonics of day, week and year; "seasonal" also products of
-    those of the day with those of the year, for the linear drift: a daily cycle that changes with the season.
+    above `max_gap` steps cut the series, so a smaller step needs a larger `max_gap`. `calendar` adds harmonics of day,
+    week and year; "seasonal" also products of those of the day with those of the year, for the linear drift: a daily
+    cycle that changes with the season.
     `transform`: a name ("log1p", "log", "sqrt", "asinh"), a transformer, or a dict of them by column.
     `latent_dim`: the series is seen through a readout of a state of that size (or a `specs.Latent`); None: it is the
     state itself. `objective`: "transition" scores each row given those before it (a latent state by particles),
@@ -215,7 +216,10 @@ class WishartForecaster(BaseEstimator):
         # Starting values are those of whole gaps: of a gap that is cut into steps no increment is seen but their sum.
         whole, _ = cut(self._all_ticks([imputed(s) for s in states], max(1.0, spec.step)), spec.lags)
         if not len(whole):
-            raise DataError("no two rows follow each other closely enough to learn from; raise max_gap, or lower lags.")
+            raise DataError(
+                "no two rows follow each other closely enough to learn from; raise max_gap, which counts steps of "
+                f"step={spec.step:g}, or lower lags."
+            )
         n_inducing = checks.positive_int("n_inducing", self.n_inducing)
         schedule = self.learning_rate if callable(self.learning_rate) else None
         with computing():

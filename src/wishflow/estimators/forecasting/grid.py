@@ -76,6 +76,9 @@ def placed_covariates(axis: TimeAxis, table: Table, start: Any, rows: pd.Index) 
     """Covariates at the stamps of the grid: those given at the stamp of a row of y where there is one, otherwise those
     at the stamp nearest to the step. `rows` are the stamps of y as they came.
     """
+    if isinstance(table.index, pd.DatetimeIndex) and table.index.tz is not None:
+        # Days and months are those of the data, wherever the clock of the covariates hangs.
+        table = Table(table.index.tz_convert(start.tz), table.values)
     units = _units(axis, table.index, start)
     place = np.round(units).astype(int)
     distance = np.where(np.isin(axis.numbers(table.index), axis.numbers(rows)), -1.0, np.abs(units - place))

@@ -13,6 +13,7 @@ import pandas as pd
 from pandas.tseries.frequencies import to_offset
 
 from ...errors import DataError, OptionError
+from .. import checks
 
 IRREGULAR = 1e-3
 HORIZONS = "steps (an int or a list), a time span such as '48h', or stamps"
@@ -51,7 +52,7 @@ class TimeAxis:
         if isinstance(first, pd.DatetimeIndex):
             return _datetime_axis(indices, freq)
         gaps = np.concatenate([np.diff(np.asarray(index, float)) for index in indices])
-        unit = _median_gap(gaps) if freq is None else float(freq)
+        unit = _median_gap(gaps) if freq is None else checks.positive_number("freq", freq)
         return cls("number", unit, is_regular=freq is not None or _is_regular(gaps, unit))
 
     def numbers(self, index: pd.Index) -> np.ndarray:
@@ -77,10 +78,12 @@ class TimeAxis:
             return pd.PeriodIndex([end + int(k) for k in steps], freq=self.freq)
         if self.kind == "period" or self._counts_days:
             # Months differ in length, and so does a day on which clocks change.
-            n_before = max(0, -int(steps.min()))
-            after = pd.date_range(end, periods=max(0, int(steps.max())) + 1, freq=self.freq)
-            before = pd.date_range(end=end, periods=n_before + 1, freq=self.freq)[:-1]
-            return (before.append(after) if n_before else after)[steps + n_before]
+            n_before, clock = max(0, -int(steps.min())), end.tz_localize(None)
+            after = pd.date_range(clock, periods=max(0, int(steps.max())) + 1, freq=self.freq)
+            before = pd.date_range(end=clock, periods=n_before + 1, freq=self.freq)[:-1]
+            ahead = (before.append(after) if n_before else after)[steps + n_before]
+            # An hour that clocks skip is the next one, and of one that they repeat it is the first.
+            return ahead.tz_localize(end.tz, nonexistent="shift_forward", ambiguous=np.ones(len(ahead), bool))
         ahead = end + pd.to_timedelta(steps * int(self.unit), unit="ns")
         return pd.DatetimeIndex(ahead).as_unit(end.unit)
 
@@ -104,7 +107,7 @@ class TimeAxis:
             raise OptionError(f"fh={fh!r} given; expected {HORIZONS}.")
         if isinstance(fh, str | dt.timedelta | np.timedelta64):
             return self._counted(self._span(fh), end, fh)
-        if isinstance(fh, numbers.Integral):
+        if isinstance(fh, numbers.Integral) or (isinstance(fh, np.ndarray) and fh.ndim == 0 and fh.dtype.kind in "iu"):
             return self._counted(list(range(1, int(fh) + 1)), end, fh)
         # Among numbers an index holds stamps, as the one of the data does, and a list steps.
         is_stamps = isinstance(fh, pd.Index) and self.kind == "number"

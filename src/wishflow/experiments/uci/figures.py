@@ -13,7 +13,7 @@ from .suite import DATA, MODELS
 BASE = "sgp"
 # A model whose median lies further from 0 than this many typical ranges of the others is cut off, as in the paper.
 FARTHEST = 5.0
-# Differences smaller than this share of the spread of SGP over the splits are drawn as none.
+# The axis reaches this share of the spread of SGP over the splits at least, so that nothing looks like something.
 LEAST_SHARE = 0.02
 N_COLUMNS = 4
 SCORES = {
@@ -62,7 +62,8 @@ def draw_panel(results: Results, data: str, score: str, ax: Axes) -> Axes:
     plotting.plot_violins(groups, colours, limits=limits, ax=ax)
     ax.set_title(data)
     ax.tick_params(axis="x", labelsize=7)
-    if all(is_kept(results[data, model]) for model in values if (data, model) in results):
+    flows = [results[data, model] for model in values if (data, model) in results]
+    if flows and all(map(is_kept, flows)):
         ax.text(0.97, 0.05, "SGP kept on every split", transform=ax.transAxes, ha="right", fontsize=8)
     return ax
 
