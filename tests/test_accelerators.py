@@ -126,7 +126,9 @@ def test_factorisations_in_one_call_are_the_same(diffusion, is_alike, key, prete
     assert_same(quick_jit(lambda model: jax.value_and_grad(bound, has_aux=True)(model))(model), plain)
 
 
-@pytest.mark.parametrize("options", [{}, {"latent": specs.Latent(dim=2)}], ids=["seen", "latent"])
+@pytest.mark.parametrize(
+    "options", [{}, pytest.param({"latent": specs.Latent(2, "gp")}, marks=pytest.mark.slow)], ids=["seen", "latent"]
+)
 def test_a_series_with_holes_costs_the_same(options, key, pretend):
     """Its filter takes derivatives of the drift (of the readout, where the state is hidden) forward, and the bound's
     gradient goes back through them.

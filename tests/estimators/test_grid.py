@@ -43,9 +43,20 @@ def frames(kind, values, keep=slice(None)):
 FREQ = {"hours": "h", "numbers": 1.0}
 
 
-@pytest.mark.parametrize("kind", FREQ)
-@pytest.mark.parametrize("lags", [1, 2])
-@pytest.mark.parametrize("keep", [slice(None), KEEP], ids=["all rows", "holes"])
+ALL = slice(None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "lags", "keep"),
+    [
+        *(("hours", 2, ALL), ("numbers", 1, KEEP)),
+        *(pytest.param("hours", lags, keep, marks=pytest.mark.slow) for lags, keep in ((1, ALL), (1, KEEP), (2, KEEP))),
+        *(
+            pytest.param("numbers", lags, keep, marks=pytest.mark.slow)
+            for lags, keep in ((1, ALL), (2, ALL), (2, KEEP))
+        ),
+    ],
+)
 def test_rows_off_the_grid_are_those_on_it(values, kind, lags, keep):
     """Fits, forecasts, scores, covariances and updates are those of the series on the grid."""
     off, on = frames(kind, values, keep)

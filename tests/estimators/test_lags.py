@@ -54,7 +54,7 @@ def coefficients(model):
 # --- forms -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("objective", ["transition", "rollout"])
+@pytest.mark.parametrize("objective", ["transition", pytest.param("rollout", marks=pytest.mark.slow)])
 def test_all_lags_by_name_are_those_by_number(y, objective):
     """Bit for bit, with holes: training, scores, covariances, forecasts, updates."""
     one, two = (wf.WishartForecaster(lags=p, objective=objective, **SMALL).fit(y.iloc[:150]) for p in (3, (1, 2, 3)))
@@ -115,7 +115,7 @@ def test_what_long_lags_need(y):
 # --- a season --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("missing", ["nothing", "rows"])
+@pytest.mark.parametrize("missing", ["nothing", pytest.param("rows", marks=pytest.mark.slow)])
 def test_a_season_is_found_again(missing):
     """A and B of a VAR with the lags 1 and 24; lag 2, which it lacks, gets nothing."""
     y = seasonal()

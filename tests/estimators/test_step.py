@@ -102,7 +102,14 @@ def test_the_step_is_an_option_as_all_others():
 
 
 @pytest.mark.parametrize(
-    "option", [{}, {"objective": "rollout"}, {"latent_dim": 2}, {"innovations": "student_t"}], ids=str
+    "option",
+    [
+        {},
+        {"objective": "rollout"},
+        pytest.param({"latent_dim": 2}, marks=pytest.mark.slow),
+        pytest.param({"innovations": "student_t"}, marks=pytest.mark.slow),
+    ],
+    ids=str,
 )
 def test_every_model_can_take_shorter_steps(y, option):
     holed = y.mask(np.random.default_rng(2).uniform(size=y.shape) < 0.1).drop(index=y.index[50:54])
