@@ -127,7 +127,7 @@ def kept_note(results: Results) -> list[str]:
     notes = []
     if whole:
         notes.append(
-            f"On every split of these the flow's bound ended below that of SGP, which was kept, so that no flow "
+            "On every split of these the flow's bound ended below that of SGP, which was kept, so that no flow "
             f"is left: {cell_names(whole)}."
         )
     if parts:
