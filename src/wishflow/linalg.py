@@ -53,13 +53,15 @@ def lower_half(matrix: Float[Array, "... M M"]) -> Float[Array, "... M M"]:
     return jnp.tril(matrix, -1) + 0.5 * matrix * jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
 
 
-def over_rows(A: Float[Array, "N C"], B: Float[Array, "N M"]) -> Float[Array, "C M"]:
+def over_rows(
+    A: Float[Array, "N C"], B: Float[Array, "N M"], precision: jax.lax.Precision | None = None
+) -> Float[Array, "C M"]:
     """AᵀB, a sum over rows, for accelerators: by parts of the rows, since few elements that are each a long sum leave
-    most of the device idle.
+    most of the device idle. The precision is that of the context if none is given.
     """
     n_parts = parts_of(len(A))
     by_part = [X.reshape(n_parts, -1, X.shape[1]) for X in (A, B)]
-    return jnp.sum(jnp.swapaxes(by_part[0], 1, 2) @ by_part[1], 0)
+    return jnp.sum(jnp.matmul(jnp.swapaxes(by_part[0], 1, 2), by_part[1], precision=precision), 0)
 
 
 def by_parts(A: Float[Array, "N C"], B: Float[Array, "C M"]) -> Float[Array, "N M"]:
