@@ -43,7 +43,7 @@ class Shape:
     n_rows: int
     dim: int
     limit_ms: float
-    posterior: str = "structured"
+    posterior: str = "rotated"
     sizes: tuple[int, ...] = (1, 5, 20, 100)
     n_inducing: int = N_INDUCING
     n_chunks: int = N_CHUNKS
@@ -56,12 +56,12 @@ class Shape:
 
 
 KIN8NM, BOSTON = Shape("kin8nm", 7373, 8, 4.0), Shape("boston", 455, 13, 1.5)
-ROTATED = {"posterior": "rotated", "sizes": (20,)}
+STRUCTURED = {"posterior": "structured", "sizes": (20,)}
 SHAPES = (
     KIN8NM,
     BOSTON,
-    dataclasses.replace(KIN8NM, name="kin8nm_rotated", **ROTATED),
-    dataclasses.replace(BOSTON, name="boston_rotated", **ROTATED),
+    dataclasses.replace(KIN8NM, name="kin8nm_structured", **STRUCTURED),
+    dataclasses.replace(BOSTON, name="boston_structured", **STRUCTURED),
 )
 
 

@@ -90,6 +90,7 @@ def fast_preset(n_rows: int, n_inputs: int, state_dim: int | None = None) -> Tra
         # Where there is next to no noise in y, steps that suit a flow are too long for the output.
         falls_back=True,
         state_dim=state_dim,
+        posterior="rotated",
     )
 
 

@@ -143,7 +143,7 @@ class NoDiffusion(DiffusionSpec):
 class GPDiffusion(DiffusionSpec):
     """Drift and Σ are mean and variance of one Gaussian field (diffGP, Hegde et al. 2019); `posterior`: see Wishart."""
 
-    posterior: str = "structured"
+    posterior: str = "rotated"
 
     def __post_init__(self) -> None:
         _check_posterior(self.posterior)
@@ -163,9 +163,8 @@ class Wishart(DiffusionSpec):
     `rank` ρ acts as D where it is larger or None; `dof` ν is ρ where None (a preset may say another one for the name
     "wishart"); `columns` says whether the ν columns of J have posteriors of their own ("independent") or share one
     ("shared"); `white` is the starting value of Λ, None for no Λ. `posterior` is the form of the covariances of q:
-    "full"; "structured", in which they have one unit lower triangular factor in common and a step costs a fraction;
-    "rotated", in which they have their eigenvectors in common and a step of a large batch costs less still; or
-    "diagonal" (mean field).
+    "full"; "rotated", in which they have their eigenvectors in common and a step costs a fraction; "structured", in
+    which they have one unit lower triangular factor in common; or "diagonal" (mean field).
     """
 
     rank: int | None = 5
@@ -173,7 +172,7 @@ class Wishart(DiffusionSpec):
     columns: str = "shared"
     white: float | None = None
     unit_rows: bool = True
-    posterior: str = "structured"
+    posterior: str = "rotated"
 
     def __post_init__(self) -> None:
         _check_posterior(self.posterior)

@@ -120,8 +120,8 @@ def test_the_form_of_q_is_the_rules_for_a_named_diffusion_and_the_papers_is_full
         return flow_spec(wf.FlowRegressor(diffusion), training, specs.Gaussian()).diffusion.posterior
 
     fast, paper = presets.fast_preset(1000, 4), presets.paper_preset(1000, 4)
-    assert (form(fast), form(paper)) == ("structured", "full")
-    assert form(dataclasses.replace(fast, posterior="rotated")) == "rotated"
+    assert (form(fast), form(paper)) == ("rotated", "full")
+    assert form(dataclasses.replace(fast, posterior="structured")) == "structured"
     assert form(paper, specs.Wishart(posterior="diagonal")) == "diagonal"
     with pytest.raises(ValueError, match="posterior"):
         dataclasses.replace(fast, posterior="none")

@@ -162,7 +162,8 @@ class WishartForecaster(BaseEstimator):
 
     def _spec(self, lags: specs.Lags) -> specs.DynamicsSpec:
         rank = checks.rank_or_none(self.rank)
-        wishart = specs.Wishart(rank=rank, columns=self.columns, unit_rows=False)
+        # Steps of series cost the same with either cheap form of q (docs/performance.md).
+        wishart = specs.Wishart(rank=rank, columns=self.columns, unit_rows=False, posterior="structured")
         return specs.DynamicsSpec(
             kernel=specs.resolve("kernel", self.kernel, specs.KERNELS, specs.KernelSpec),
             drift=self.drift,
