@@ -373,6 +373,20 @@ def test_the_horizon_of_a_backtest_is_that_of_a_forecast(fitted, y):
             wf.backtest(fitted, y, fh=fh, initial=150)
 
 
+def test_the_first_origin_of_a_backtest_is_a_place_in_the_data(fitted, y):
+    """Rows, a share, or a stamp; a stamp without a zone is of the zone of the data."""
+    here = HOURS[150]
+    other = here.tz_convert("Asia/Tokyo")
+    for initial in (150, 0.75, here, other, here.tz_localize(None), str(here.tz_localize(None))):
+        found = wf.backtest(fitted, y, fh=3, initial=initial, step=50, n_draws=2)
+        assert found["origin"].values[0] == np.datetime64(here.tz_convert("UTC").tz_localize(None))
+    for wrong in ("not a stamp", object()):
+        with pytest.raises(OptionError, match="a stamp of the kind of the index"):
+            wf.backtest(fitted, y, fh=3, initial=wrong)
+    with pytest.raises(OptionError, match="a stamp of the kind of the index"):
+        wf.backtest(wf.WishartForecaster(**SMALL), y.tz_localize(None), fh=3, initial=here)
+
+
 def test_backtest_scores_correlations(fitted, y):
     """The variogram score of every origin and horizon is that of its draws; NaN where an entry is missing."""
     holed = y.copy()

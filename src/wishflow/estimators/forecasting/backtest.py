@@ -114,10 +114,24 @@ def _first_origin(frame: pd.DataFrame, initial: Any) -> int:
         initial = 0.7
     if isinstance(initial, float):
         initial = round(initial * len(frame))
-    position = int(initial) if isinstance(initial, numbers.Integral) else int(frame.index.searchsorted(initial))
+    position = int(initial) if isinstance(initial, numbers.Integral) else _place(frame.index, initial)
     if not 1 < position < len(frame):
         raise OptionError(f"initial={initial!r} leaves {position} rows to train on; the series has {len(frame)} rows.")
     return position
+
+
+def _place(index: pd.Index, stamp: Any) -> int:
+    """The first row at a stamp or after it. Without a zone it is of the zone of the data, as where pandas selects."""
+    try:
+        if isinstance(index, pd.DatetimeIndex):
+            stamp = pd.Timestamp(stamp)
+            stamp = stamp.tz_localize(index.tz) if stamp.tz is None else stamp
+        return int(index.searchsorted(stamp))
+    except (TypeError, ValueError) as error:
+        raise OptionError(
+            f"initial={stamp!r} is no place among stamps like {index[0]!r} ({error}); expected a number of rows, a "
+            "share between 0 and 1, or a stamp of the kind of the index."
+        ) from error
 
 
 def _start_of_rest(forecaster: Any, frame: pd.DataFrame) -> int:
