@@ -44,7 +44,8 @@ def fit_all(jobs: dict[str, dict], folder: Path, part: str) -> None:
     for name, changes in share_of(list(jobs.items()), part):
         path = folder / f"{name}.npy"
         if not path.exists():
-            draws = rolled(fit(made({"model": "wishart_state", "set": changes}, parts), parts), parts)
+            forecaster, _ = fit(made({"model": "wishart_state", "set": changes}, parts), parts)
+            draws = rolled(forecaster, parts)
             np.save(path.with_suffix(".part.npy"), draws)
             path.with_suffix(".part.npy").replace(path)
             print(name, flush=True)

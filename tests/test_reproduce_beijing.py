@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -305,6 +306,44 @@ def test_our_model_from_fit_to_all_cells(parts, tmp_path):
         assert read_result(tmp_path / "result.json") is not None
 
 
+def test_members_that_were_fitted_are_not_fitted_again(parts, tmp_path, monkeypatch):
+    """A run that is stopped between members goes on from there, to the same forecasts; other settings start anew."""
+    job = Job("diagonal", n_draws=20, n_members=2, changes=SMALL)
+    whole, _ = jobs.fit(job, parts)
+    _, seconds = jobs.fit_member(job, parts, 0, folder=tmp_path)
+    trained = []
+    real = jobs.wf.WishartForecaster.fit
+    monkeypatch.setattr(jobs.wf.WishartForecaster, "fit", lambda self, *a: trained.append(self) or real(self, *a))
+    again, total = jobs.fit(job, parts, folder=tmp_path)
+    assert len(trained) == 1 and trained[0].random_state == 1 and total > seconds
+    np.testing.assert_array_equal(again.forecast(3, n_draws=8).samples, whole.forecast(3, n_draws=8).samples)
+    assert jobs.bound_per_row(again, parts) == jobs.bound_per_row(whole, parts)
+    for other in (dataclasses.replace(job, missing=0.2), dataclasses.replace(job, changes=(*SMALL, ("max_iter", 3)))):
+        jobs.fit_member(other, parts, 0, folder=tmp_path)
+    assert len(trained) == 3
+
+
+def test_fits_and_jobs_side_by_side_are_the_same(parts, tmp_path, monkeypatch, capsys):
+    """What processes share gives the files of one process; fits do not outlive their job; a failure harms no other."""
+    monkeypatch.setattr(reproduce, "pool", ThreadPoolExecutor)
+    asked = [
+        Job("diagonal", n_draws=20, n_members=2, changes=SMALL),
+        Job("walk", n_draws=20),
+        Job("nodrift", n_draws=20, changes=(("rank", "many"),)),
+    ]
+
+    def run(name, n_processes):
+        assert reproduce.run_jobs(tmp_path / name, asked, parts, n_processes) == 1
+        assert "failed: OptionError" in capsys.readouterr().out
+        assert not list((tmp_path / name / "fits").glob("diagonal*"))
+        found = {path.stem: json.loads(path.read_text()) for path in (tmp_path / name).glob("*.json")}
+        return {key: {k: v for k, v in result.items() if k not in TIMES} for key, result in found.items()}
+
+    alone = run("alone", 1)
+    assert set(alone) == {"traces-diagonal", "joint-diagonal", "diagonal", "walk"}
+    assert run("beside", 3) == alone
+
+
 # --- which cells are run ---------------------------------------------------------------------
 
 
@@ -326,6 +365,7 @@ def made_result(cell: str, name: str) -> dict:
     return result | {"series": COLUMNS[:2], "hours": [{"hour": 1, **hour}, {"hour": 48, **hour}]}
 
 
+TIMES = ("fit_seconds", "total_seconds", "provenance")
 FROM_THE_RUN = ("settings", "scored", "fit_seconds", "total_seconds", "provenance")
 
 
@@ -334,9 +374,9 @@ def runs(monkeypatch):
     """Cells that are made, none of them really; rolling of "diagonal" fails."""
     done = []
 
-    def fit(job, parts, callbacks=None):
+    def fit(job, parts, callbacks=None, folder=None):
         done.append((job.model, "fit"))
-        return None
+        return None, 60.0
 
     def make(cell, forecaster, parts, job):
         done.append((job.model, cell))
@@ -573,9 +613,10 @@ def invoke(*arguments):
 def test_the_command_passes_its_options_on(monkeypatch, tmp_path):
     calls = []
     monkeypatch.setattr(reproduce, "main", lambda output, **options: calls.append((output, options)) or 3)
-    given = ("--models", "walk,var3", "--draws", 50, "--members", 2, "--missing", 0.2, "--validation", "--report-only")
+    given = ("--models", "walk,var3", "--draws", 50, "--members", 2, "--missing", 0.2, "--processes", 4)
+    given += ("--validation", "--report-only")
     assert invoke(*given, "--output", tmp_path).exit_code == 3
-    expected = {"models": ["walk,var3"], "n_draws": 50, "n_members": 2, "missing": 0.2}
+    expected = {"models": ["walk,var3"], "n_draws": 50, "n_members": 2, "missing": 0.2, "n_processes": 4}
     assert calls == [(tmp_path, {**expected, "is_validation": True, "is_report_only": True})]
 
 

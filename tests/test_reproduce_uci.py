@@ -215,7 +215,7 @@ def test_a_cell_that_fails_leaves_the_others_alone(tmp_path, runs, capsys):
 
 def test_cells_side_by_side_are_the_same_cells(tmp_path, runs, monkeypatch, capsys):
     """A failure is told and harms no other; what is done is skipped."""
-    monkeypatch.setattr(reproduce, "_pool", ThreadPoolExecutor)
+    monkeypatch.setattr(reproduce, "pool", ThreadPoolExecutor)
     asked = [Cell("boston", model, n_splits=2) for model in ("sgp", "diffgp", "diffwgp5")]
 
     def run(name, n_processes):
@@ -232,7 +232,7 @@ def test_cells_side_by_side_are_the_same_cells(tmp_path, runs, monkeypatch, caps
 
 def test_of_cells_side_by_side_the_longest_start_first(runs, monkeypatch):
     """One worker takes them in the order in which they were handed in."""
-    monkeypatch.setattr(reproduce, "_pool", lambda n: ThreadPoolExecutor(1))
+    monkeypatch.setattr(reproduce, "pool", lambda n: ThreadPoolExecutor(1))
     cells_of = [Cell("boston", model, n_splits=2) for model in ("sgp", "diffwgp5", "nonoise")]
     list(reproduce._side_by_side(dict(zip(cells_of, (1.0, 3.0, 2.0), strict=True)), None, SuiteProgressOfNone(), 1))
     assert runs == [("boston", "diffwgp5"), ("boston", "nonoise"), ("boston", "sgp")]
@@ -252,7 +252,7 @@ def test_a_process_that_dies_costs_no_other_cell(runs, monkeypatch):
                 return future
             return super().submit(*arguments)
 
-    monkeypatch.setattr(reproduce, "_pool", Breaking)
+    monkeypatch.setattr(reproduce, "pool", Breaking)
     work = {cell: 1.0 for cell in SOME}
 
     def results(n_breaks):
@@ -265,7 +265,7 @@ def test_a_process_that_dies_costs_no_other_cell(runs, monkeypatch):
 
 
 def test_who_starts_processes_asks_for_no_device(tmp_path, runs, monkeypatch):
-    monkeypatch.setattr(reproduce, "_pool", ThreadPoolExecutor)
+    monkeypatch.setattr(reproduce, "pool", ThreadPoolExecutor)
     monkeypatch.setattr(reproduce, "on_accelerator", lambda: pytest.fail("the device was asked for"))
     assert reproduce.run_cells(tmp_path, SOME, n_processes=2) == 0
 

@@ -92,6 +92,9 @@ def beijing(
     missing: Annotated[
         float, typer.Option(min=0.0, max=0.9, help="Share of training entries to delete, for our models.")
     ] = 0.0,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Fits, then models, done side by side, each in its own process.")
+    ] = 1,
     validation: Annotated[
         bool, typer.Option("--validation", help="Score October to December 2015 and read nothing of 2016.")
     ] = False,
@@ -112,6 +115,7 @@ def beijing(
             n_draws=draws,
             n_members=members,
             missing=missing,
+            n_processes=processes,
             is_validation=validation,
             is_report_only=report_only,
         )

@@ -4,6 +4,7 @@ import ast
 import pickle
 from pathlib import Path
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -350,6 +351,16 @@ def test_a_pickle_gives_back_the_same_forecasts(y, transform):
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.forecast(3, n_draws=10).samples, model.forecast(3, n_draws=10).samples)
     np.testing.assert_array_equal(again.log_prob(y.abs()), model.log_prob(y.abs()))
+
+
+def test_densities_do_not_depend_on_the_types_of_the_process(fitted, y):
+    """All of prediction is in float64, whatever JAX is told outside of it."""
+    with jax.enable_x64(True):
+        expected = fitted.log_prob(y), fitted.forecast(3, n_draws=8).log_prob(y.iloc[:3].to_numpy())
+    with jax.enable_x64(False):
+        found = fitted.log_prob(y), fitted.forecast(3, n_draws=8).log_prob(y.iloc[:3].to_numpy())
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_backtest_scores_by_horizon(fitted, y):

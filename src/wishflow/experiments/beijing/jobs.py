@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from ...files import plain
 from ...presets import SERIES_PRESETS
 from ...specs import Spec
 from ..provenance import provenance
-from .models import MODELS, TRANSFORMS, Ensemble, fit_ours, transform_by_kind
+from .fits import kept_fit
+from .models import MODELS, TRANSFORMS, Ensemble, Standardised, transform_by_kind
 from .protocol import Parts, roll, with_holes
 
 TRACED = ("wishart", "diagonal", "nodrift")
@@ -80,21 +82,19 @@ class Job:
         return {"transform": transform, **(MODELS[self.model].options or {}), **dict(self.changes)}
 
     def members(self, parts: Parts) -> list[dict[str, Any]]:
-        """The options of each member: those of the model, what is varied, and changes, which win."""
+        """The options of each member: those of the model with a seed of its own, what is varied, and changes, which
+        win.
+        """
         options, varied = self.options(parts), MODELS[self.model].varied or ({},)
         return [
-            {**options, **_for_columns(varied[i % len(varied)], parts), **dict(self.changes)}
+            {"random_state": i, **options, **_for_columns(varied[i % len(varied)], parts), **dict(self.changes)}
             for i in range(self.n_members)
         ]
 
     def settings(self, cell: str, parts: Parts) -> dict[str, Any]:
         """What a result must have been made with, as JSON."""
         estimator = self.estimator(parts)
-        options = {
-            name: value.to_json() if isinstance(value, Spec) else value
-            for name, value in estimator.get_params(deep=False).items()
-            if name not in SILENT_OPTIONS
-        }
+        options = _as_json(estimator.get_params(deep=False))
         ours: dict[str, Any] = {}
         if self.is_ours:
             rule = chosen_training(estimator, SERIES_PRESETS, *parts.train.shape)
@@ -112,6 +112,15 @@ class Job:
         return extents[cell]
 
 
+def _as_json(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options without those that change no result, specs as their JSON."""
+    return {
+        name: value.to_json() if isinstance(value, Spec) else value
+        for name, value in options.items()
+        if name not in SILENT_OPTIONS
+    }
+
+
 def _for_columns(varied: Mapping[str, Any], parts: Parts) -> dict[str, Any]:
     """Varied options with transforms by kind turned into those of the columns of that kind, beside the usual ones."""
     if "transform" not in varied:
@@ -126,20 +135,50 @@ def label_of(name: str) -> str:
     return MODELS[model].label + (", entries deleted" if name != model else "")
 
 
-def fit(job: Job, parts: Parts, callbacks: Any = None) -> Any:
-    """The fitted model, at the end of the training part. Rivals know no missing values: they get all entries."""
-    if not job.is_ours:
-        return job.estimator(parts).fit(parts.train)
+def fit_member(
+    job: Job, parts: Parts, i: int, callbacks: Any = None, folder: Path | None = None
+) -> tuple[Standardised, float]:
+    """Member i of one of our models at the end of the training part, and the seconds of its fit; kept in the folder."""
+    options = job.members(parts)[i]
     train = with_holes(parts.train, job.missing)
-    forecaster = fit_ours(parts, train, job.members(parts), callbacks)
-    return forecaster.update(parts.train.iloc[-N_COMPLETE:]) if job.missing else forecaster
+
+    def made() -> wf.WishartForecaster:
+        forecaster = wf.WishartForecaster(**{**options, "callbacks": callbacks})
+        return Standardised(forecaster, parts.mean, parts.sd).fit(train).forecaster
+
+    rule = {name: job.settings("scores", parts)[name] for name in ("rule", "missing")}
+    settings = {"options": _as_json(options), "n_rows": len(train), **rule}
+    forecaster, seconds = kept_fit(None if folder is None else member_path(folder, job, i), settings, made)
+    return Standardised(forecaster, parts.mean, parts.sd), seconds
 
 
-def run(job: Job, parts: Parts, cells: Iterable[str] = ("scores",), callbacks: Any = None) -> Iterator[dict[str, Any]]:
-    """Fit once, then the content of one result file after another."""
+def member_path(folder: Path, job: Job, i: int) -> Path:
+    """Where member i waits until the job is scored."""
+    return folder / f"{'validation-' * job.is_validation}{job.name}-{i}.wf"
+
+
+def fit(job: Job, parts: Parts, callbacks: Any = None, folder: Path | None = None) -> tuple[Any, float]:
+    """The fitted model, at the end of the training part, and the seconds of its fits. Rivals know no missing values:
+    they get all entries.
+    """
+    if not job.is_ours:
+        started = time.perf_counter()
+        return job.estimator(parts).fit(parts.train), time.perf_counter() - started
+    fits = [fit_member(job, parts, i, callbacks, folder) for i in range(job.n_members)]
+    forecaster, seconds = Ensemble([member for member, _ in fits]), sum(seconds for _, seconds in fits)
+    return forecaster.update(parts.train.iloc[-N_COMPLETE:]) if job.missing else forecaster, seconds
+
+
+def run(
+    job: Job,
+    parts: Parts,
+    cells: Iterable[str] = ("scores",),
+    callbacks: Any = None,
+    folder: Path | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Fit once, then the content of one result file after another; members that lie in the folder are fitted."""
     started = time.perf_counter()
-    forecaster = fit(job, parts, callbacks)
-    fit_seconds = time.perf_counter() - started
+    forecaster, fit_seconds = fit(job, parts, callbacks, folder)
     for cell in cells:
         made = _make(cell, forecaster, parts, job)
         yield {

@@ -16,7 +16,6 @@ import wishflow as wf
 from ... import metrics, plotting
 from ...forecast import Forecast
 from ..rivals import RandomWalk, VectorAutoregression
-from .protocol import Parts
 
 # Chosen on October to December 2015 (docs/decisions.md), for all of ours; members of the ensemble vary from it.
 BASE = {
@@ -183,12 +182,3 @@ class Ensemble:
         """
         member = self.members[seed % len(self.members)]
         return member.forecast(len(y), n_draws=1, random_state=seed).log_prob(y).to_numpy()
-
-
-def fit_ours(parts: Parts, train: pd.DataFrame, members: Iterable[Mapping[str, Any]], callbacks: Any) -> Ensemble:
-    """Members with these options and the seeds 0, 1, …; `train` is in the standardised units of the parts."""
-    made = [
-        wf.WishartForecaster(**{"random_state": seed, **options, "callbacks": callbacks})
-        for seed, options in enumerate(members)
-    ]
-    return Ensemble([Standardised(member, parts.mean, parts.sd).fit(train) for member in made])

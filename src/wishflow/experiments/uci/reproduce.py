@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
-
-import jax
 
 from ...callbacks import clock
 from ...datasets import Dataset, load_uci
 from ...errors import OptionError, unknown_option
 from ...files import plain, write_json_atomic
 from ...presets import PRESETS
-from ...runtime import enable_compilation_cache, on_accelerator
+from ...runtime import on_accelerator
+from ..processes import pool, side_by_side, told_loss
 from ..progress import SuiteProgress, told_error
 from ..provenance import command, provenance
 from ..selection import chosen
@@ -27,9 +23,7 @@ from .suite import DATA, MODELS, N_SPLITS, STEP_OVERHEAD, Cell, cells
 from .tables import missing_cells, overview_table
 from .training import run_splits, split_rows
 
-# What the processes that share an accelerator may take of its memory together; each program needs some besides.
-MEMORY_SHARE = 0.9
-ADVICE = "(a process may have run out of memory: try fewer --processes, or --group)"
+ADVICE = "(or --group, which trains fewer splits at once)"
 
 
 def main(
@@ -109,42 +103,11 @@ def _result_or_error(cell: Cell, data: Dataset, group: int | None, callbacks: ob
 def _side_by_side(
     work: Mapping[Cell, float], group: int | None, progress: SuiteProgress, n_processes: int
 ) -> Iterator[tuple[Cell, dict[str, Any] | str]]:
-    """The same by several processes, in the order in which they end; the longest start first, so that all end alike.
-
-    A process that is killed takes the others with it: what they had not done is tried once more.
-    """
-    waiting = sorted(work, key=work.__getitem__, reverse=True)
-    for is_last in (False, True):
-        lost = []
-        with _pool(n_processes) as pool:
-            running = {pool.submit(_run_alone, cell, group, command()): cell for cell in waiting}
-            try:
-                for future in as_completed(running):
-                    error = future.exception()
-                    if isinstance(error, BrokenExecutor) and not is_last:
-                        lost.append(running[future])
-                        continue
-                    progress.begin(running[future])
-                    yield running[future], future.result() if error is None else f"{told_error(error)} {ADVICE}"
-            finally:
-                pool.shutdown(cancel_futures=True)
-        waiting = sorted(lost, key=work.__getitem__, reverse=True)
-
-
-def _pool(n_processes: int) -> Executor:
-    """Processes that start afresh: a forked one would share its parent's device and threads."""
-    fresh, folder = multiprocessing.get_context("spawn"), jax.config.values["jax_compilation_cache_dir"]
-    return ProcessPoolExecutor(n_processes, fresh, initializer=_start_process, initargs=(n_processes, folder))
-
-
-def _start_process(n_processes: int, cache: str | None) -> None:
-    """In a new process, before JAX asks for a device: by itself each would take three quarters of its memory.
-
-    The compilation cache is that of the parent.
-    """
-    os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{MEMORY_SHARE / n_processes:.3f}")
-    if cache is not None:
-        enable_compilation_cache(cache)
+    """The same by several processes, in the order in which they end; the longest start first, so that all end alike."""
+    longest_first, typed = sorted(work, key=work.__getitem__, reverse=True), command()
+    for cell, result in side_by_side(pool, n_processes, longest_first, _run_alone, lambda cell: (cell, group, typed)):
+        progress.begin(cell)
+        yield cell, f"{told_loss(result)} {ADVICE}" if isinstance(result, BaseException) else result
 
 
 def _run_alone(cell: Cell, group: int | None, typed: str) -> dict[str, Any] | str:

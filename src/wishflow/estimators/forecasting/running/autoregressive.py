@@ -10,7 +10,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
-from .... import filtering
+from .... import filtering, metrics
 from ....fields.dynamic import Layout
 from ....linalg import low_rank_log_density
 from ....models import DynamicsModel
@@ -64,7 +64,8 @@ def mixture_log_density(
 
     if not len(X):
         return np.zeros(0)
-    return np.asarray(logsumexp(np.stack([one(s) for s in range(n_samples)]), axis=0)) - np.log(n_samples)
+    # NumPy's: outside of our context JAX would round to 32 bits.
+    return metrics.mixture_log_density([one(s) for s in range(n_samples)])
 
 
 def window_log_density(model: Any, windows: Windows, n_samples: int, seed: int) -> Float[np.ndarray, "K T"]:
