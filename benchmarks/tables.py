@@ -9,7 +9,6 @@ A marked part lies between `<!-- results:NAME -->` and `<!-- /results:NAME -->`.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import re
 import sys
@@ -18,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 
-from wishflow import specs
 from wishflow.experiments.beijing import results as beijing
 from wishflow.experiments.beijing.tables import score_table
 from wishflow.experiments.uci.suite import MODELS
@@ -176,10 +174,8 @@ def _changes(settings: dict) -> str:
 
 
 def _setting(name: str, value: object) -> str:
-    if isinstance(value, dict):  # a spec: the fields that it sets
-        usual = {field.name: field.default for field in dataclasses.fields(specs.from_json(value))}
-        parts = ((key, part) for key, part in value.items() if key != "kind" and part != usual[key])
-        return ", ".join(_setting(key, part) for key, part in parts)
+    if isinstance(value, dict):  # a spec: the fields that it sets, today's defaults included: they may change
+        return ", ".join(_setting(key, part) for key, part in value.items() if key != "kind")
     if isinstance(value, list):
         return f"{name} ({', '.join(format(part, 'g') for part in value)})"
     return f"{name} {value if isinstance(value, str) or value is None else format(value, 'g')}"

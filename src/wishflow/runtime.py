@@ -42,7 +42,8 @@ def computing() -> Iterator[None]:
     """Everything the estimators compute runs inside this context.
 
     - 64-bit types are on: Kzz, its Cholesky factor and the KL terms need them.
-    - Matrix products run at the highest precision: TF32 operands are off by 6e-4 relative.
+    - Matrix products run at the highest precision: TF32 operands are off by 6e-4 relative. Products of some gradients
+      say otherwise (`inducing.joined`).
     - OpenBLAS uses one thread: XLA has its own pool, and the two fight on few cores.
     """
     with (

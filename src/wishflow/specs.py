@@ -164,7 +164,8 @@ class Wishart(DiffusionSpec):
     "wishart"); `columns` says whether the ν columns of J have posteriors of their own ("independent") or share one
     ("shared"); `white` is the starting value of Λ, None for no Λ. `posterior` is the form of the covariances of q:
     "full"; "rotated", in which they have their eigenvectors in common and a step costs a fraction; "structured", in
-    which they have one unit lower triangular factor in common; or "diagonal" (mean field).
+    which they have one unit lower triangular factor in common; or "diagonal" (mean field). Names of diffusions have the
+    form of their estimator: that of the preset for flows, "structured" for series.
     """
 
     rank: int | None = 5

@@ -49,12 +49,9 @@ ALL = slice(None)
 @pytest.mark.parametrize(
     ("kind", "lags", "keep"),
     [
-        *(("hours", 2, ALL), ("numbers", 1, KEEP)),
-        *(pytest.param("hours", lags, keep, marks=pytest.mark.slow) for lags, keep in ((1, ALL), (1, KEEP), (2, KEEP))),
-        *(
-            pytest.param("numbers", lags, keep, marks=pytest.mark.slow)
-            for lags, keep in ((1, ALL), (2, ALL), (2, KEEP))
-        ),
+        ("hours", 2, KEEP),
+        *(pytest.param("hours", lags, keep, marks=pytest.mark.slow) for lags, keep in ((1, ALL), (1, KEEP), (2, ALL))),
+        *(pytest.param("numbers", lags, keep, marks=pytest.mark.slow) for lags in (1, 2) for keep in (ALL, KEEP)),
     ],
 )
 def test_rows_off_the_grid_are_those_on_it(values, kind, lags, keep):

@@ -63,6 +63,6 @@ def _start_process(n_processes: int, cache: str | None) -> None:
         enable_compilation_cache(cache)
 
 
-def told_loss(error: BaseException) -> str:
-    """What went wrong in a process, with what to try."""
-    return f"{told_error(error)} (a process may have run out of memory: try fewer --processes)"
+def told_loss(error: BaseException, else_try: str = "") -> str:
+    """What went wrong with a process, with what to try."""
+    return f"{told_error(error)} (a process may have run out of memory: try fewer --processes{else_try})"

@@ -162,14 +162,14 @@ class WishartForecaster(BaseEstimator):
 
     def _spec(self, lags: specs.Lags) -> specs.DynamicsSpec:
         rank = checks.rank_or_none(self.rank)
-        # Steps of series cost the same with either cheap form of q (docs/performance.md).
-        wishart = specs.Wishart(rank=rank, columns=self.columns, unit_rows=False, posterior="structured")
+        # Steps of training cost the same with either cheap form of q (docs/performance.md).
+        form = "structured"
+        wishart = specs.Wishart(rank=rank, columns=self.columns, unit_rows=False, posterior=form)
+        names = {**specs.DIFFUSIONS, "wishart": wishart, "gp": specs.GPDiffusion(form)}
         return specs.DynamicsSpec(
             kernel=specs.resolve("kernel", self.kernel, specs.KERNELS, specs.KernelSpec),
             drift=self.drift,
-            diffusion=specs.resolve(
-                "diffusion", self.diffusion, {**specs.DIFFUSIONS, "wishart": wishart}, specs.DiffusionSpec
-            ),
+            diffusion=specs.resolve("diffusion", self.diffusion, names, specs.DiffusionSpec),
             white_noise=self.white_noise,
             innovations=self.innovations,
             lags=lags,

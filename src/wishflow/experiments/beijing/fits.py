@@ -22,7 +22,7 @@ def kept_fit(
     """
     settings = plain(settings)
     told = None if path is None else read_json(_told_at(path))
-    if path is not None and told is not None and told["settings"] == settings:
+    if path is not None and path.exists() and told is not None and told["settings"] == settings:
         return wf.load(path), told["seconds"]
     started = time.perf_counter()
     forecaster = fit()
@@ -37,8 +37,8 @@ def kept_fit(
 
 
 def forget(path: Path) -> None:
-    """Remove a fit that was kept."""
-    for part in (path, _told_at(path)):
+    """Remove a fit that was kept; first what says that it is there."""
+    for part in (_told_at(path), path):
         part.unlink(missing_ok=True)
 
 

@@ -21,7 +21,7 @@ from ...files import plain
 from ...presets import SERIES_PRESETS
 from ...specs import Spec
 from ..provenance import provenance
-from .fits import kept_fit
+from .fits import forget, kept_fit
 from .models import MODELS, TRANSFORMS, Ensemble, Standardised, transform_by_kind
 from .protocol import Parts, roll, with_holes
 
@@ -147,14 +147,21 @@ def fit_member(
         return Standardised(forecaster, parts.mean, parts.sd).fit(train).forecaster
 
     rule = {name: job.settings("scores", parts)[name] for name in ("rule", "missing")}
-    settings = {"options": _as_json(options), "n_rows": len(train), **rule}
+    # A fit that waits may be older than the code.
+    settings = {"options": _as_json(options), "n_rows": len(train), "commit": provenance()["commit"], **rule}
     forecaster, seconds = kept_fit(None if folder is None else member_path(folder, job, i), settings, made)
     return Standardised(forecaster, parts.mean, parts.sd), seconds
 
 
-def member_path(folder: Path, job: Job, i: int) -> Path:
+def member_path(folder: Path, job: Job, i: int | str) -> Path:
     """Where member i waits until the job is scored."""
     return folder / f"{'validation-' * job.is_validation}{job.name}-{i}.wf"
+
+
+def forget_members(folder: Path, job: Job) -> None:
+    """Remove the fits of a job that wait, those of more members than it has now included."""
+    for path in folder.glob(member_path(folder, job, "[0-9]*").name):
+        forget(path)
 
 
 def fit(job: Job, parts: Parts, callbacks: Any = None, folder: Path | None = None) -> tuple[Any, float]:
@@ -177,8 +184,8 @@ def run(
     folder: Path | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Fit once, then the content of one result file after another; members that lie in the folder are fitted."""
-    started = time.perf_counter()
     forecaster, fit_seconds = fit(job, parts, callbacks, folder)
+    fitted = time.perf_counter()
     for cell in cells:
         made = _make(cell, forecaster, parts, job)
         yield {
@@ -188,7 +195,7 @@ def run(
             "scored": "validation" if job.is_validation else "test",
             "settings": job.settings(cell, parts),
             "fit_seconds": fit_seconds,
-            "total_seconds": time.perf_counter() - started,
+            "total_seconds": fit_seconds + time.perf_counter() - fitted,
             **({"bound_per_row": bound_per_row(forecaster, parts)} if job.is_ours else {}),
             **made,
             "provenance": provenance(),

@@ -13,8 +13,7 @@ from ..processes import pool, side_by_side, told_loss
 from ..progress import SuiteProgress, told_error
 from ..provenance import command
 from ..selection import chosen
-from .fits import forget
-from .jobs import Job, fit_member, member_path, run
+from .jobs import Job, fit_member, forget_members, run
 from .models import MODELS
 from .pages import write_outputs
 from .protocol import Parts, load_parts
@@ -79,7 +78,9 @@ def asked_jobs(
 
 
 def run_jobs(output: Path, jobs: list[Job], parts: Parts, n_processes: int = 1) -> int:
-    """Make the cells that are not finished, one file each; returns how many jobs failed."""
+    """Make the cells that are not finished, one file each; returns how many jobs failed. Several processes load `parts`
+    themselves.
+    """
     wanted = {job: [cell for cell in job.cells if not is_finished(output, job, cell, parts)] for job in jobs}
     pending = {job: cells for job, cells in wanted.items() if cells}
     progress = SuiteProgress({job: float(job.n_fits) for job in pending})
@@ -118,8 +119,7 @@ def _outcome(
             write_json_atomic(job_path(output, job, result["cell"]), {**result, "provenance": source})
     except Exception as error:  # the other models can still be done: hours may hang on them
         return Outcome(True, told_error(error))
-    for i in range(job.n_members if job.is_ours else 0):
-        forget(member_path(output / FITS, job, i))
+    forget_members(output / FITS, job)
     return Outcome(False, told(result))
 
 
@@ -136,10 +136,10 @@ def _side_by_side(
 ) -> Iterator[Outcome]:
     """The same by several processes, in the order in which they end: first all members are fitted, then jobs scored."""
     members = [(job, i) for job in pending if job.is_ours for i in range(job.n_members)]
-    for (job, i), lost in side_by_side(pool, n_processes, members, _fit_alone, lambda task: (output, *task)):
+    for (job, i), error in side_by_side(pool, n_processes, members, _fit_alone, lambda task: (output, *task)):
         # Who scores the job tries again, and tells what goes wrong then.
-        how = "" if lost is None else f" failed: {told_loss(lost)}"
-        progress.say(f"{job.title}, fit {i + 1} of {job.n_members}{how}")
+        text = told_loss(error) if isinstance(error, BaseException) else error
+        progress.say(f"{job.title}, fit {i + 1} of {job.n_members}" + (f" failed: {text}" if text else ""))
     longest_first, typed = sorted(pending, key=lambda job: job.n_fits, reverse=True), command()
     outcomes = side_by_side(
         pool, n_processes, longest_first, _run_alone, lambda job: (output, job, pending[job], typed)
@@ -149,9 +149,13 @@ def _side_by_side(
         yield Outcome(True, told_loss(outcome)) if isinstance(outcome, BaseException) else outcome
 
 
-def _fit_alone(output: Path, job: Job, i: int) -> None:
-    """A member in a process of its own."""
-    fit_member(job, load_parts(job.is_validation), i, None, output / FITS)
+def _fit_alone(output: Path, job: Job, i: int) -> str | None:
+    """A member in a process of its own; what went wrong, if anything did."""
+    try:
+        fit_member(job, load_parts(job.is_validation), i, None, output / FITS)
+    except Exception as error:
+        return told_error(error)
+    return None
 
 
 def _run_alone(output: Path, job: Job, cells: list[str], typed: str) -> Outcome:

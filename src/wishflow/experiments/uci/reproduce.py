@@ -23,8 +23,6 @@ from .suite import DATA, MODELS, N_SPLITS, STEP_OVERHEAD, Cell, cells
 from .tables import missing_cells, overview_table
 from .training import run_splits, split_rows
 
-ADVICE = "(or --group, which trains fewer splits at once)"
-
 
 def main(
     output: Path,
@@ -107,7 +105,7 @@ def _side_by_side(
     longest_first, typed = sorted(work, key=work.__getitem__, reverse=True), command()
     for cell, result in side_by_side(pool, n_processes, longest_first, _run_alone, lambda cell: (cell, group, typed)):
         progress.begin(cell)
-        yield cell, f"{told_loss(result)} {ADVICE}" if isinstance(result, BaseException) else result
+        yield cell, told_loss(result, ", or --group") if isinstance(result, BaseException) else result
 
 
 def _run_alone(cell: Cell, group: int | None, typed: str) -> dict[str, Any] | str:
