@@ -353,6 +353,14 @@ def test_a_pickle_gives_back_the_same_forecasts(y, transform):
     np.testing.assert_array_equal(again.log_prob(y.abs()), model.log_prob(y.abs()))
 
 
+@pytest.mark.parametrize("name", ["wishart", "gp"])
+def test_series_by_name_have_the_structured_q_and_specs_their_own(name):
+    """The comparison on Beijing was made with it; flows have the rotated one."""
+    assert wf.WishartForecaster(diffusion=name)._spec(1).diffusion.posterior == "structured"
+    given = wf.diffusions.Wishart(rank=2, posterior="full")
+    assert wf.WishartForecaster(diffusion=given)._spec(1).diffusion.posterior == "full"
+
+
 def test_densities_do_not_depend_on_the_types_of_the_process(fitted, y):
     """All of prediction is in float64, whatever JAX is told outside of it."""
     with jax.enable_x64(True):
