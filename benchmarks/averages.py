@@ -35,7 +35,7 @@ def simulated(seed: int) -> pd.DataFrame:
 
 
 def measure(train: pd.DataFrame, test: pd.DataFrame, dof: int | None = None, **options) -> dict[str, float]:
-    diffusion = wf.diffusions.Wishart(rank=2, dof=dof, unit_rows=False)
+    diffusion = wf.diffusions.Wishart(rank=2, dof=dof, unit_rows=False, posterior="structured")
     model = wf.WishartForecaster(diffusion=diffusion, n_inducing=20, max_iter=1000, drift="linear", **options).fit(
         train
     )

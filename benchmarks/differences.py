@@ -58,11 +58,12 @@ def kl_counted_once(field: WishartField) -> dict[str, Any]:
 
 RIGHT_KL = WishartField.kl
 PENALTIES: dict[str, Callable] = {"mixed_kl": mixed_kl, "kl_once": kl_counted_once}
-# The paper's model has ν = ρ, and states that are the inputs; a spec says so whatever the rule.
-PAPER = {"diffusion": Wishart()}
+# The paper's model has ν = ρ, and states that are the inputs; a spec says so whatever the rule. The form of q is that
+# with which the results were made.
+PAPER = {"diffusion": Wishart(posterior="structured")}
 OPTIONS: dict[str, dict[str, Any]] = {
     "rule": {},
-    "independent": {"diffusion": Wishart(columns="independent")},
+    "independent": {"diffusion": Wishart(columns="independent", posterior="structured")},
     "pathwise": {**PAPER, "sampling": "pathwise"},
 }
 LABELS = {
