@@ -116,15 +116,19 @@ def fast_class_preset(n_rows: int, n_inputs: int, state_dim: int | None = None) 
     )
 
 
-def fast_series_preset(n_rows: int, dim: int) -> TrainingSpec:
-    """One rule for all series: the drift starts at a ridge regression, so few iterations are left to do."""
+def fast_series_preset(n_rows: int, dim: int, simulates: bool = False) -> TrainingSpec:
+    """One rule for all series: the drift starts at a ridge regression, so few iterations are left to do.
+
+    With few draws of J for a step intervals become too wide (docs/results.md, coverage); where a draw is a simulated
+    path or a particle (`simulates`), fewer are taken, since each costs as much as the whole model.
+    """
     del n_rows, dim
     return TrainingSpec(
         max_iter=1500,
         batch_size=512,
         learning_rate=0.01,
         n_steps=1,
-        n_train_samples=8,
+        n_train_samples=8 if simulates else 32,
         warm_iter=0,
         sgp_iter=0,
         warm_rate=0.01,
@@ -135,10 +139,10 @@ def fast_series_preset(n_rows: int, dim: int) -> TrainingSpec:
     )
 
 
-def paper_series_preset(n_rows: int, dim: int) -> TrainingSpec:
+def paper_series_preset(n_rows: int, dim: int, simulates: bool = False) -> TrainingSpec:
     """The paper's settings as far as they are known; use objective="rollout" with it."""
     return dataclasses.replace(
-        fast_series_preset(n_rows, dim), max_iter=10_000, batch_size=1024, learning_rate=1e-3, decay=0.0
+        fast_series_preset(n_rows, dim, simulates), max_iter=10_000, batch_size=1024, learning_rate=1e-3, decay=0.0
     )
 
 

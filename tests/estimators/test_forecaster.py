@@ -606,3 +606,19 @@ def test_the_adapter_of_sktime_has_the_same_options():
     names = [argument.arg for argument in init.args.args[1:]]
     defaults = [ast.literal_eval(default) for default in init.args.defaults]
     assert dict(zip(names, defaults, strict=True)) == wf.WishartForecaster().get_params(deep=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "n_draws"),
+    [
+        ({}, 32),
+        ({"preset": "paper"}, 32),
+        ({"objective": "rollout"}, 8),
+        ({"latent_dim": 2}, 8),
+        ({"n_train_samples": 5}, 5),
+        ({"path_average": "log"}, 1),
+    ],
+)
+def test_draws_of_a_step_are_more_than_simulated_paths(options, n_draws):
+    """Draws of J for a known step are cheap; a path or a particle costs as much as the model."""
+    assert wf.WishartForecaster(**options)._training(100, 3).n_train_samples == n_draws

@@ -103,15 +103,17 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         save_estimator(self, path)
 
 
-def chosen_training(estimator: Any, presets: dict[str, Any], n_rows: int, n_inputs: int) -> specs.TrainingSpec:
-    """The preset's rule for N and D; options that were given win."""
+def chosen_training(
+    estimator: Any, presets: dict[str, Any], n_rows: int, n_inputs: int, **more: Any
+) -> specs.TrainingSpec:
+    """The preset's rule for N, D and whatever else it asks for; options that were given win."""
     if not isinstance(estimator.preset, str) or estimator.preset not in presets:
         raise unknown_option("preset", estimator.preset, list(presets))
     width = getattr(estimator, "state_dim", None)
     if width is None and hasattr(estimator, "state_dim") and specs.names_dims(estimator.kernel):
         width = n_inputs  # who picks inputs for a kernel means those that there are
     wider = {} if width is None else {"state_dim": checks.state_dim(width, n_inputs)}
-    chosen = presets[estimator.preset](n_rows, n_inputs, **wider)
+    chosen = presets[estimator.preset](n_rows, n_inputs, **wider, **more)
     # attributes, not get_params: a subclass may leave options out of its own signature
     options = {
         name: getattr(estimator, name, None) for name in (*WHOLE_NUMBERS, "learning_rate", "path_average", "tol")

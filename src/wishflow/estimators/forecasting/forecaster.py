@@ -151,7 +151,7 @@ class WishartForecaster(BaseEstimator):
         series = [self.units_.series(tail) for tail in tails.values()]
         self.limits_ = self._limits(series)
         n_rows = sum(len(s) for s in series)
-        self.training_ = chosen_training(self, presets.SERIES_PRESETS, n_rows, len(panel.columns))
+        self.training_ = self._training(n_rows, len(panel.columns))
         problem = self._problem(series)
         with computing():
             trained = train_series(problem, make_callbacks(self, problem.n_items))
@@ -178,6 +178,10 @@ class WishartForecaster(BaseEstimator):
             objective=self.objective,
             latent=_latent(self.latent_dim),
         )
+
+    def _training(self, n_rows: int, n_columns: int) -> specs.TrainingSpec:
+        simulates = self.objective == "rollout" or self.latent_dim is not None
+        return chosen_training(self, presets.SERIES_PRESETS, n_rows, n_columns, simulates=simulates)
 
     def _calendar(self) -> bool | str:
         if isinstance(self.calendar, bool | np.bool_):

@@ -16,9 +16,7 @@ import numpy as np
 import wishflow as wf
 
 from ... import metrics
-from ...estimators.base import chosen_training
 from ...files import plain
-from ...presets import SERIES_PRESETS
 from ...specs import Spec
 from ..provenance import provenance
 from .fits import forget, kept_fit
@@ -97,7 +95,7 @@ class Job:
         options = _as_json(estimator.get_params(deep=False))
         ours: dict[str, Any] = {}
         if self.is_ours:
-            rule = chosen_training(estimator, SERIES_PRESETS, *parts.train.shape)
+            rule = estimator._training(*parts.train.shape)
             ours = {"rule": rule.to_json(), "n_members": self.n_members, "missing": self.missing}
             if MODELS[self.model].varied:
                 ours["varied"] = list(MODELS[self.model].varied)
