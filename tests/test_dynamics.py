@@ -1,5 +1,7 @@
 """The auto-regressive SDE: its start, its paths against exact moments, its noise against known truth."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,12 +14,12 @@ from montecarlo import assert_moments
 import wishflow as wf
 from benchmarks import coverage
 from wishflow import specs
-from wishflow.fields.dynamic import Layout
-from wishflow.initialise import ridge_start
+from wishflow.fields.dynamic import LINEAR_STEP, Layout, LinearDrift, lag_penalty
+from wishflow.initialise import in_steps, ridge_start
 from wishflow.models import dynamics
 from wishflow.models.dynamics import Start, simulate
 from wishflow.parameters import Scaled
-from wishflow.series import Series, cut, n_substeps, to_ticks
+from wishflow.series import Series, Transitions, cut, n_substeps, to_ticks
 
 DIFFUSIONS = {
     "wishart": specs.Wishart(rank=2, unit_rows=False),
@@ -121,6 +123,64 @@ def test_the_ridge_start_finds_a_linear_sde():
     start = ridge_start(cut(ticks, 1)[0], has_linear=True)
     np.testing.assert_allclose(start.weights, W, atol=0.05)
     np.testing.assert_allclose(start.covariance, Q, atol=0.02)
+
+
+def old_rows(n, n_lags, dim=3, seed=0):
+    """Transitions of independent inputs whose increments are all of them times small weights, and noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, n_lags * dim))
+    weights = 0.05 * rng.normal(size=(dim, n_lags * dim))
+    increments = X @ weights.T + rng.normal(size=(n, dim))
+    return Transitions(X, increments, np.ones(n), np.arange(n)), weights
+
+
+def test_old_lags_of_other_series_are_held_small():
+    """By (l/3)⁵ from the fourth lag on; the newest lags, and a series' own past, as in a regression without a prior."""
+    n_lags, dim = 9, 3
+    penalty = lag_penalty(dim, n_lags, n_lags * dim + 2)
+    np.testing.assert_array_equal(penalty[:, [*range(3 * dim), -2, -1]], 1.0)
+    blocks = penalty[:, : n_lags * dim].reshape(dim, n_lags, dim)
+    np.testing.assert_array_equal(np.einsum("iki->ik", blocks), 1.0)
+    np.testing.assert_allclose(blocks[0, 8, 1], 3.0**5)
+    transitions, truth = old_rows(300, n_lags)
+    free = np.asarray(ridge_start(transitions, True).weights).reshape(dim, n_lags, dim)
+    held = np.asarray(ridge_start(transitions, True, n_lags).weights).reshape(dim, n_lags, dim)
+    others = ~np.eye(dim, dtype=bool)
+    size = [np.abs(w[:, -1][others]).mean() for w in (free, held)]
+    assert size[1] < 0.1 * size[0]
+    own = [np.einsum("iki->ik", w)[:, -1] for w in (free, held)]
+    np.testing.assert_allclose(*own, atol=0.03)
+    many, truth = old_rows(100_000, n_lags)  # a prior gives way to data
+    found = np.asarray(ridge_start(many, True, n_lags).weights)
+    np.testing.assert_allclose(found, truth, atol=0.02)
+
+
+def test_weights_are_what_they_were_made_of_and_old_lags_move_by_little():
+    weights = np.random.default_rng(0).normal(size=(2, 13))
+    drift = LinearDrift.of(weights, np.zeros(2), n_lags=6)
+    np.testing.assert_allclose(drift.weights, weights, rtol=1e-14)
+    moved = dataclasses.replace(drift, units=drift.units + 1.0).weights - drift.weights
+    np.testing.assert_allclose(moved**-2.0, lag_penalty(2, 6, 13) / LINEAR_STEP**2, rtol=1e-9)
+
+
+@pytest.mark.parametrize("n_steps", [1, 2, 5])
+def test_short_steps_start_where_they_lead_as_far_as_a_long_one(n_steps):
+    """x ← x + (W(x, u) + b)/n, n times, is one step with the whole-gap rates."""
+    rng = np.random.default_rng(3)
+    weights, constant = np.column_stack([-0.4 * np.eye(2) + 0.1 * rng.normal(size=(2, 2)), [0.3, -0.2]]), np.ones(2)
+    whole = Start(weights, constant, np.eye(2))
+    steps = in_steps(whole, n_steps)
+    x, u = rng.normal(size=2), np.array([0.7])
+    end = x
+    for _ in range(n_steps):
+        end = end + (np.asarray(steps.weights) @ np.concatenate([end, u]) + np.asarray(steps.constant)) / n_steps
+    np.testing.assert_allclose(end, x + weights @ np.concatenate([x, u]) + constant, rtol=1e-10)
+
+
+def test_what_has_no_root_starts_as_it_is():
+    """A step of −1.5 x turns x round; no two equal real steps do."""
+    whole = Start(np.array([[-1.5]]), np.zeros(1), np.eye(1))
+    assert in_steps(whole, 2) is whole
 
 
 # --- Ornstein–Uhlenbeck ---------------------------------------------------------------------------

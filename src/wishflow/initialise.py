@@ -5,9 +5,11 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import scipy.linalg
 import threadpoolctl
 
 from .errors import OptionError
+from .fields.dynamic import lag_penalty
 from .models.dynamics import Start
 from .models.latent import LatentStart
 from .objectives import Batch, SeriesBatch, TransitionBatch, WindowBatch
@@ -68,6 +70,7 @@ def _filled_up(rows: np.ndarray, n_points: int, rng: np.random.Generator) -> np.
 # --- time series ----------------------------------------------------------------------------------
 
 RIDGE = 1e-3
+LAG_RIDGE = 25.0
 
 
 def imputed(series: Series) -> Series:
@@ -79,8 +82,9 @@ def imputed(series: Series) -> Series:
     return Series(series.times, values, series.covariates)
 
 
-def ridge_start(transitions: Transitions, has_linear: bool) -> Start:
-    """Regress increments over h on (x, lags, u, 1) with weights h and a small ridge; the residuals' covariance rate.
+def ridge_start(transitions: Transitions, has_linear: bool, n_lags: int = 1) -> Start:
+    """Regress increments over h on (x, lags, u, 1) with weights h, a small ridge, and the prior of old lags
+    (`lag_penalty`); the residuals' covariance rate.
 
     Without a linear part only the covariance of the increments is kept.
     """
@@ -89,14 +93,43 @@ def ridge_start(transitions: Transitions, has_linear: bool) -> Start:
     if not has_linear:
         design = design * 0.0
     weighted = design * h[:, None]
-    gram = weighted.T @ design + RIDGE * len(X) * np.diag(np.r_[np.ones(X.shape[1]), 1e-6])
-    coefficients = np.linalg.solve(gram, weighted.T @ rate)
+    small = RIDGE * len(X)
+    ridge = small + LAG_RIDGE * (lag_penalty(rate.shape[1], n_lags, X.shape[1]) - 1.0)
+    coefficients = _ridge_regressions(weighted.T @ design, weighted.T @ rate, ridge, 1e-6 * small)
     residual = (rate - design @ coefficients) * np.sqrt(h)[:, None]
     covariance = residual.T @ residual / max(len(X), 1)
     # A constant series has no increments at all, and a covariance must have an inverse.
     floor = 1e-8 * max(np.trace(covariance) / len(covariance), 1e-8)
     covariance = covariance + floor * np.eye(len(covariance))
     return Start(*(on_device(part) for part in (coefficients[:-1].T, coefficients[-1], covariance)))
+
+
+def _ridge_regressions(gram: np.ndarray, moments: np.ndarray, ridge: np.ndarray, of_constant: float) -> np.ndarray:
+    """Columns of coefficients, one regression for each column of `moments` with its own row of `ridge`."""
+    if np.ptp(ridge) == 0.0:
+        return np.linalg.solve(gram + np.diag(np.r_[ridge[0], of_constant]), moments)
+    each = [
+        np.linalg.solve(gram + np.diag(np.r_[row, of_constant]), column)
+        for row, column in zip(ridge, moments.T, strict=True)
+    ]
+    return np.stack(each, axis=1)
+
+
+def in_steps(start: Start, n_steps: int) -> Start:
+    """The start for a gap that is cut into n Euler steps of length 1/n, from that for one step of length 1.
+
+    n steps with rates W′ do what one did, (I + W′/n)ⁿ = I + W, with constants and covariates as states that stay: a
+    principal root of a matrix. Where there is none (a step that turns a direction round) the start is left as it is.
+    """
+    dim, n_inputs = start.weights.shape
+    whole = np.eye(n_inputs + 1)
+    whole[:dim] += np.column_stack([start.weights, start.constant])
+    values = np.linalg.eigvals(whole)
+    if n_steps == 1 or np.any((values.real <= 0.0) & (np.abs(values.imag) < 1e-6)):
+        return start
+    root = scipy.linalg.fractional_matrix_power(whole, 1.0 / n_steps)
+    rates = n_steps * (np.real(root) - np.eye(n_inputs + 1))[:dim]
+    return Start(on_device(rates[:, :-1]), on_device(rates[:, -1]), start.covariance)
 
 
 def latent_states(series: list[Series], dim: int) -> tuple[list[Series], np.ndarray]:

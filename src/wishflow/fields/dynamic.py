@@ -13,6 +13,7 @@ import abc
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Scalar
 
 from ..inducing import AbstractPosterior, InducingBasis, PreparedBasis, PreparedPosterior, turned
@@ -23,7 +24,11 @@ from .wishart import WishartValues
 
 # |log(Λ/λ)| stays below this: an unbounded exponent explodes in long simulations.
 WHITE_BOUND = 3.0
-LINEAR_STEP = 0.1
+# How far a step of the optimiser moves a weight of the linear drift, against other parameters.
+LINEAR_STEP = 0.03
+# From the lag after these on, weights of other series are held the smaller the older they are.
+FULL_LAGS = 3
+LAG_POWER = 5.0
 
 
 class Layout(eqx.Module):
@@ -92,22 +97,45 @@ class Layout(eqx.Module):
 # --- drift ---------------------------------------------------------------------------------------
 
 
-class LinearDrift(eqx.Module):
-    """W (x, lags, u) + b, with W = `LINEAR_STEP` · raw: it starts at a regression, and Adam must not shake it."""
+def lag_penalty(dim: int, n_lags: int, n_inputs: int) -> Float[np.ndarray, "D K"]:
+    """The precision that a prior gives each weight: max(1, i/3)⁵ for what *other* series were at the i-th lag, else 1.
 
-    raw: Float[Array, "D K"]
+    After the prior of Minnesota (Litterman 1986): most weights of a long regression belong to old rows of other series,
+    and each of them hardly matters. The numbers are chosen on hourly series (docs/decisions.md).
+    """
+    penalty = np.ones((dim, n_inputs))
+    for i in range(n_lags):
+        growth = max(1.0, (i + 1) / FULL_LAGS) ** LAG_POWER
+        penalty[:, i * dim : (i + 1) * dim] = np.where(np.eye(dim, dtype=bool), 1.0, growth)
+    return penalty
+
+
+class LinearDrift(eqx.Module):
+    """W (x, lags, u) + b. W starts at a regression, and Adam must not shake it: it is held in `units` of its steps.
+
+    A step is `LINEAR_STEP`/√penalty, so that weights which a prior holds small move by little.
+    """
+
+    units: Float[Array, "D K"]
     constant: Float[Array, " D"]
+    n_lags: int = eqx.field(static=True, default=1)
 
     @classmethod
-    def of(cls, weights: Float[Array, "D K"], constant: Float[Array, " D"]) -> LinearDrift:
-        return cls(jnp.asarray(weights) / LINEAR_STEP, jnp.asarray(constant))
+    def of(cls, weights: Float[Array, "D K"], constant: Float[Array, " D"], n_lags: int = 1) -> LinearDrift:
+        weights = jnp.asarray(weights)
+        return cls(weights / _linear_steps(weights, n_lags), jnp.asarray(constant), n_lags)
 
     @property
     def weights(self) -> Float[Array, "D K"]:
-        return LINEAR_STEP * self.raw
+        return self.units * _linear_steps(self.units, self.n_lags)
 
     def __call__(self, X: Float[Array, "N K"]) -> Float[Array, "N D"]:
         return X @ self.weights.T.astype(X.dtype) + self.constant.astype(X.dtype)
+
+
+def _linear_steps(weights: Float[Array, "D K"], n_lags: int) -> Float[np.ndarray, "D K"]:
+    dim, n_inputs = weights.shape
+    return LINEAR_STEP / np.sqrt(lag_penalty(dim, n_lags, n_inputs))
 
 
 class GPDrift(eqx.Module):

@@ -77,7 +77,7 @@ def build(spec: DynamicsSpec, layout: Layout, start: Start, Z: object, key: PRNG
     has_linear, has_gp = "linear" in spec.drift, "gp" in spec.drift
     amplitude = Positive.of([DRIFT_AMPLITUDE / variance**0.5] * layout.dim)
     gp = GPDrift(zeros(layout.dim, len(Z)), amplitude)
-    linear = LinearDrift.of(start.weights, start.constant)
+    linear = LinearDrift.of(start.weights, start.constant, len(layout.lags))
     return DynamicsModel(
         DynamicField(
             basis,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from ... import presets, specs
 from ...errors import DataError, OptionError
 from ...fields.dynamic import Layout
 from ...forecast import Forecast
-from ...initialise import imputed, inducing_points, latent_start, latent_states, ridge_start
+from ...initialise import imputed, in_steps, inducing_points, latent_start, latent_states, ridge_start
 from ...runtime import computing, on_device
 from ...series import (
     LATENT_WINDOW,
@@ -218,7 +219,7 @@ class WishartForecaster(BaseEstimator):
         states, projection = (series, None) if spec.latent is None else latent_states(series, spec.latent.dim)
         lags, n_covariates = specs.chosen_lags(spec.lags), series[0].covariates.shape[1]
         layout = Layout(states[0].values.shape[1], lags, n_covariates, self.units_.n_linear)
-        # Starting values are those of whole gaps: of a gap that is cut into steps no increment is seen but their sum.
+        # Of a gap that is cut into steps no increment is seen but their sum: first the start for whole gaps.
         whole, _ = cut(self._all_ticks([imputed(s) for s in states], max(1.0, spec.step)), spec.lags)
         if not len(whole):
             raise DataError(
@@ -228,7 +229,9 @@ class WishartForecaster(BaseEstimator):
         n_inducing = checks.positive_int("n_inducing", self.n_inducing)
         schedule = self.learning_rate if callable(self.learning_rate) else None
         with computing():
-            start: Any = ridge_start(whole, "linear" in spec.drift)
+            start: Any = ridge_start(whole, "linear" in spec.drift, len(lags))
+            if spec.step < 1.0:
+                start = in_steps(start, math.ceil(1.0 / spec.step))
             if projection is not None:
                 start = latent_start(series, states, projection, start)
             Z = inducing_points(np.asarray(layout.kernel_inputs(on_device(whole.X))), n_inducing, self.seed_)
