@@ -27,11 +27,11 @@ DIM = 3
 FACTOR = np.array([[0.9, 0.0], [0.6, 0.3], [-0.5, 0.6]])
 
 
-def linear_model(lags=1, seed=0, n_covariates=0, white=None, factor=None, reversion=0.4, **options):
+def linear_model(lags=1, seed=0, n_covariates=0, white=None, factor=None, reversion=0.4, size=0.15, **options):
     """Linear drift and constant noise L Lᵀ + Λ (without a factor Λ alone): the belief recursion is exact."""
     rng = np.random.default_rng(seed)
     layout = Layout(DIM, lags, n_covariates)
-    weights = 0.15 * rng.normal(size=(DIM, layout.n_lagged + n_covariates))
+    weights = size * rng.normal(size=(DIM, layout.n_lagged + n_covariates))
     weights[:, :DIM] -= reversion * np.eye(DIM)
     covariance = np.diag([0.3, 0.1, 0.7] if white is None else white)
     start = Start(*(jnp.asarray(x) for x in (weights, 0.1 * rng.normal(size=DIM), covariance)))
@@ -145,17 +145,23 @@ def test_rows_at_irregular_times_score_as_in_the_kalman_filter(monkeypatch):
     np.testing.assert_allclose(filtered(model, ticks.y, ticks.u, ticks.h), scores, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("n_joint, error", [(2, 0.04), (4, 0.004)])
-def test_chosen_lags_beyond_the_joint_rows(monkeypatch, n_joint, error):
-    """A lag of six: exact while what is older than the joint rows is complete, else near the Kalman filter."""
+@pytest.mark.parametrize(
+    "lags, n_joint, error",
+    [((1, 2, 6), 2, 0.04), ((1, 2, 6), 4, 0.004), (8, 2, 0.02)],
+    ids=["chosen-2", "chosen-4", "eight"],
+)
+def test_lags_beyond_the_joint_rows(monkeypatch, lags, n_joint, error):
+    """Exact while what is older than the joint rows is complete, else near the Kalman filter; of eight lags in a row
+    six are joint whatever their size."""
     monkeypatch.setattr(filtering, "JOINT_SIZE", n_joint * DIM)
-    lags, n = (1, 2, 6), 400
-    model, start = linear_model(lags)
+    n, memory = 400, specs.memory_of(lags)
+    model, start = linear_model(lags, size=0.15 if memory == 6 else 0.06)
     rng = np.random.default_rng(6)
     W, b, Q = (np.asarray(x) for x in (start.weights, start.constant, start.covariance))
     y = np.zeros((n, DIM))
-    for t in range(6, n):
-        y[t] = y[t - 1] + W @ y[[t - 1, t - 2, t - 6]].ravel() + b + rng.normal(size=DIM) * np.sqrt(np.diagonal(Q))
+    back = np.array(specs.chosen_lags(lags))
+    for t in range(memory, n):
+        y[t] = y[t - 1] + W @ y[t - back].ravel() + b + rng.normal(size=DIM) * np.sqrt(np.diagonal(Q))
     steps = (np.zeros((n, 0)), np.ones(n))
     late = y.copy()
     late[-5:][rng.uniform(size=(5, DIM)) < 0.5] = np.nan

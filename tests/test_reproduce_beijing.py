@@ -263,7 +263,7 @@ def test_members_of_an_ensemble_take_turns_and_changes_win(parts):
     named = [parts.train.columns[0], "Shunyi PM10", "Shunyi O3"]
     parts = dataclasses.replace(parts, train=parts.train.set_axis(named, axis=1))
     members, usual = job.members(parts), job.options(parts)["transform"]
-    assert [options["kernel"] for options in members] == ["matern12", "matern32", "rbf", "rbf", "rbf"] * 3
+    assert [options["kernel"] for options in members] == ["matern12", "matern32", "matern32", "rbf", "rbf"] * 3
     assert [options.get("columns") for options in members] == [None, None, "shared", None, "shared"] * 3
     assert [options["transform"] == usual for options in members] == [True, True, True, False, True] * 3
     assert [options.get("innovations") for options in members] == ([None] * 4 + ["student_t"]) * 3

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import coverage, document_figures, levers, reproduction, tables
 from wishflow.experiments.beijing.results import read_result
+from wishflow.experiments.provenance import command
 from wishflow.experiments.uci.results import SCORES, split_scores
 from wishflow.experiments.uci.suite import DATA, MODELS
 from wishflow.files import write_json_atomic
@@ -212,3 +213,8 @@ def test_levers_are_pairs_that_differ_by_them_alone():
 def test_the_search_files_hold_json():
     for path in (tables.ROOT / "results" / "tuning").glob("*.jsonl"):
         assert all(json.loads(text)["job"] for text in path.read_text().splitlines()), path.name
+
+
+def test_commands_name_no_folder_of_a_machine(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["run", "score", "/anywhere/draws-1", "results/a.json", "--part", "0/4"])
+    assert command().endswith(" score draws-1 results/a.json --part 0/4")

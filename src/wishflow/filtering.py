@@ -6,11 +6,11 @@ drift and Gaussian noise that is neither random nor dependent on the state; else
 With Student-t noise the belief moves by the covariance alone, and what is seen is scored as Student-t with that
 covariance, as if the way there were one step.
 
-With a chosen long lag (1, 2, 3, 24) the covariance of a whole history would be too large. The newest rows, as many as
-`n_joint` says, keep all their covariances, so that what is seen later still mends them; a row that grows older than
-that keeps its mean and its own covariance, and is from then on taken as independent of all others. This is exact where
-those older rows have no holes, where `n_joint` reaches back to the longest lag (lags without gaps, and histories of up
-to `JOINT_SIZE` numbers), and an approximation otherwise.
+With a long lag, one of all (24) or chosen (1, 2, 3, 24), the covariance of a whole history would be too large. The
+newest rows, as many as `n_joint` says, keep all their covariances, so that what is seen later still mends them; a row
+that grows older than that keeps its mean and its own covariance, and is from then on taken as independent of all
+others. This is exact where those older rows have no holes, where `n_joint` reaches back to the longest lag (up to six
+lags without gaps, and histories of up to `JOINT_SIZE` numbers), and an approximation otherwise.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, Scalar
 from .fields.dynamic import Layout, PreparedDynamics
 from .linalg import elliptical_log_density, log_det, small_whitener
 from .solver import scan_steps
+from .specs import joint_run_of
 
-# Numbers in the rows of a history whose covariances with each other are kept, where lags are chosen.
+# Numbers in the rows of a history whose covariances with each other are kept, where there are more than six lags.
 JOINT_SIZE = 160
 
 
 def n_joint(layout: Layout) -> int:
-    """How many of the newest rows of a history keep all their covariances: at least the lags without a gap."""
-    return min(layout.memory, max(layout.n_run, JOINT_SIZE // layout.dim))
+    """How many of the newest rows of a history keep all their covariances: at least the first lags without a gap."""
+    return min(layout.memory, max(joint_run_of(layout.lags), JOINT_SIZE // layout.dim))
 
 
 class Belief(eqx.Module):
@@ -101,7 +102,7 @@ def predict(
 def _by_age(slopes: Float[Array, "N D lD"], layout: Layout) -> tuple[Float[Array, "N D rD"], dict[int, Array]]:
     """Slopes along all coordinates of the joint rows (zero where a lag was not chosen), and along older rows by lag."""
     D, r = layout.dim, n_joint(layout)
-    if layout.n_run == layout.memory:
+    if layout.n_run == layout.memory == r:
         return slopes, {}
     by_lag = {lag: slopes[..., i * D : (i + 1) * D] for i, lag in enumerate(layout.lags)}
     zero = jnp.zeros_like(slopes[..., :D])

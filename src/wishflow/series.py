@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .errors import DataError
-from .specs import Lags, chosen_lags, memory_of, run_of
+from .specs import Lags, chosen_lags, joint_run_of, memory_of
 
 BURN_IN = 5
 WINDOW = 16
@@ -205,11 +205,11 @@ def histories(
 ) -> tuple[Float[np.ndarray, "K pD"], Float[np.ndarray, "K pD"]]:
     """All rows back to the longest lag side by side, (y_t, y_{t−1}, …), for each t of `at`, and their variances.
 
-    What was seen has the variance zero. Holes among the lags that follow each other from 1 on are at N(0, 1): windows
-    start early enough to forget that. Older ones are used within a window before it is forgotten; they are filled from
-    what was seen before and after them, up to t, as if the series were a random walk (`bridged`).
+    What was seen has the variance zero. Holes among the first lags that follow each other (`joint_run_of`) are at
+    N(0, 1): windows start early enough to forget that. Older ones are used within a window before it is forgotten; they
+    are filled from what was seen before and after them, up to t, as if the series were a random walk (`bridged`).
     """
-    memory, run, dim = memory_of(lags), run_of(lags), y.shape[1]
+    memory, run, dim = memory_of(lags), joint_run_of(lags), y.shape[1]
     seen = _lagged(y, at, memory)
     values, variance = np.nan_to_num(seen), np.isnan(seen).astype(float)
     if run < memory and len(at) and variance[:, run * dim :].any():

@@ -348,6 +348,10 @@ class Latent(Spec):
 Lags = int | tuple[int, ...]
 
 
+# As many as the rows after which a window has forgotten how it started (`series.BURN_IN`), and the next one.
+JOINT_ROWS = 6
+
+
 def chosen_lags(lags: Lags) -> tuple[int, ...]:
     """A number p stands for the lags 1, …, p."""
     return tuple(range(1, lags + 1)) if isinstance(lags, int) else lags
@@ -361,6 +365,11 @@ def memory_of(lags: Lags) -> int:
 def run_of(lags: Lags) -> int:
     """How many lags follow each other from 1 on."""
     return sum(lag == place for place, lag in enumerate(chosen_lags(lags), start=1))
+
+
+def joint_run_of(lags: Lags) -> int:
+    """How many of these rows are known jointly at least, whatever the number of series."""
+    return min(run_of(lags), JOINT_ROWS)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -43,8 +43,11 @@ def sources(results: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def command() -> str:
-    """What was typed, as far as this process knows: one that another started is told by it."""
-    return " ".join([*_program(), *sys.argv[1:]])
+    """What was typed, as far as this process knows: one that another started is told by it.
+
+    Folders of one machine say nothing to others: of whole paths the name is told.
+    """
+    return " ".join([*_program(), *(Path(word).name if word.startswith("/") else word for word in sys.argv[1:])])
 
 
 def _program() -> list[str]:

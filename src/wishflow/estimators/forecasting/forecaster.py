@@ -63,9 +63,10 @@ class WishartForecaster(BaseEstimator):
     keeps simulated paths near what was seen: 0 within the range of each column in training (of all series of a panel
     together), 0.1 a tenth of that range beyond it; None lets them go anywhere.
 
-    With chosen lags complete rows are scored and forecast exactly as with all of them. Holes are integrated out as with
-    `lags=p` where the longest lag times the number of series is at most 160; in longer memories a hole that has grown
-    old (with 26 series: older than six rows) counts with its own mean and covariance, independent of other rows.
+    With chosen lags complete rows are scored and forecast exactly as with all of them. Holes are integrated out within
+    six lags, and within longer memories where the longest lag times the number of series is at most 160; elsewhere a
+    hole that has grown old (with 26 series: older than six rows) counts with its own mean and covariance, independent
+    of other rows. Weights that long lags give to *other* series start smaller the older the lag (`lag_penalty`).
     """
 
     def __init__(
