@@ -142,7 +142,7 @@ def test_old_lags_of_other_series_are_held_small():
     blocks = penalty[:, : n_lags * dim].reshape(dim, n_lags, dim)
     np.testing.assert_array_equal(np.einsum("iki->ik", blocks), 1.0)
     np.testing.assert_allclose(blocks[0, 8, 1], 3.0**5)
-    transitions, truth = old_rows(300, n_lags)
+    transitions, _ = old_rows(300, n_lags)
     free = np.asarray(ridge_start(transitions, True).weights).reshape(dim, n_lags, dim)
     held = np.asarray(ridge_start(transitions, True, n_lags).weights).reshape(dim, n_lags, dim)
     others = ~np.eye(dim, dtype=bool)
@@ -165,16 +165,18 @@ def test_weights_are_what_they_were_made_of_and_old_lags_move_by_little():
 
 @pytest.mark.parametrize("n_steps", [1, 2, 5])
 def test_short_steps_start_where_they_lead_as_far_as_a_long_one(n_steps):
-    """x ← x + (W(x, u) + b)/n, n times, is one step with the whole-gap rates."""
+    """x ← x + (W(x, u) + b)/n, n times, is one step with the whole-gap rates, and so is its noise."""
     rng = np.random.default_rng(3)
     weights, constant = np.column_stack([-0.4 * np.eye(2) + 0.1 * rng.normal(size=(2, 2)), [0.3, -0.2]]), np.ones(2)
-    whole = Start(weights, constant, np.eye(2))
+    whole = Start(weights, constant, np.array([[1.0, 0.3], [0.3, 0.5]]))
     steps = in_steps(whole, n_steps)
     x, u = rng.normal(size=2), np.array([0.7])
-    end = x
+    end, noise, A = x, np.zeros((2, 2)), np.eye(2) + np.asarray(steps.weights)[:, :2] / n_steps
     for _ in range(n_steps):
+        noise = A @ noise @ A.T + np.asarray(steps.covariance) / n_steps
         end = end + (np.asarray(steps.weights) @ np.concatenate([end, u]) + np.asarray(steps.constant)) / n_steps
     np.testing.assert_allclose(end, x + weights @ np.concatenate([x, u]) + constant, rtol=1e-10)
+    np.testing.assert_allclose(noise, whole.covariance, rtol=1e-10)
 
 
 def test_what_has_no_root_starts_as_it_is():

@@ -25,7 +25,7 @@ from .linalg import elliptical_log_density, log_det, small_whitener
 from .solver import scan_steps
 from .specs import joint_run_of
 
-# Numbers in the rows of a history whose covariances with each other are kept, where there are more than six lags.
+# Numbers in the rows of a history whose covariances with each other are kept, where lags have gaps or are many.
 JOINT_SIZE = 160
 
 

@@ -70,6 +70,7 @@ def _filled_up(rows: np.ndarray, n_points: int, rng: np.random.Generator) -> np.
 # --- time series ----------------------------------------------------------------------------------
 
 RIDGE = 1e-3
+# Of what `lag_penalty` adds; no share of the rows, so that a prior gives way as they get more.
 LAG_RIDGE = 25.0
 
 
@@ -94,7 +95,8 @@ def ridge_start(transitions: Transitions, has_linear: bool, n_lags: int = 1) -> 
         design = design * 0.0
     weighted = design * h[:, None]
     small = RIDGE * len(X)
-    ridge = small + LAG_RIDGE * (lag_penalty(rate.shape[1], n_lags, X.shape[1]) - 1.0)
+    penalty = lag_penalty(rate.shape[1], n_lags if has_linear else 1, X.shape[1])
+    ridge = small + LAG_RIDGE * (penalty - 1.0)
     coefficients = _ridge_regressions(weighted.T @ design, weighted.T @ rate, ridge, 1e-6 * small)
     residual = (rate - design @ coefficients) * np.sqrt(h)[:, None]
     covariance = residual.T @ residual / max(len(X), 1)
@@ -118,8 +120,9 @@ def _ridge_regressions(gram: np.ndarray, moments: np.ndarray, ridge: np.ndarray,
 def in_steps(start: Start, n_steps: int) -> Start:
     """The start for a gap that is cut into n Euler steps of length 1/n, from that for one step of length 1.
 
-    n steps with rates W′ do what one did, (I + W′/n)ⁿ = I + W, with constants and covariates as states that stay: a
-    principal root of a matrix. Where there is none (a step that turns a direction round) the start is left as it is.
+    n steps with rates W′ and noise Q′ do what one did: Aⁿ = I + W with A = I + W′/n, constants and covariates being
+    states that stay, and Σ_k AᵏQ′Aᵏᵀ/n = Q, k < n. A is a principal root; where there is none (a step turns a direction
+    round, or forgets it) the start is left as it is.
     """
     dim, n_inputs = start.weights.shape
     whole = np.eye(n_inputs + 1)
@@ -129,7 +132,21 @@ def in_steps(start: Start, n_steps: int) -> Start:
         return start
     root = scipy.linalg.fractional_matrix_power(whole, 1.0 / n_steps)
     rates = n_steps * (np.real(root) - np.eye(n_inputs + 1))[:dim]
-    return Start(on_device(rates[:, :-1]), on_device(rates[:, -1]), start.covariance)
+    covariance = _noise_of_steps(np.real(root)[:dim, :dim], np.asarray(start.covariance), n_steps)
+    return Start(*(on_device(part) for part in (rates[:, :-1], rates[:, -1], covariance)))
+
+
+def _noise_of_steps(A: np.ndarray, Q: np.ndarray, n_steps: int) -> np.ndarray:
+    """Q′ with Σ_k AᵏQ′Aᵏᵀ/n = Q, k < n; Q itself where A has too few eigenvectors or no covariance does that."""
+    values, vectors = np.linalg.eig(A)
+    products = np.outer(values, values.conj())
+    sums = np.mean([products**k for k in range(n_steps)], axis=0)
+    if np.linalg.cond(vectors) > 1e6 or np.abs(sums).min() < 1e-6:
+        return Q
+    inverse = np.linalg.inv(vectors)
+    found = np.real(vectors @ (inverse @ Q @ inverse.conj().T / sums) @ vectors.conj().T)
+    found = 0.5 * (found + found.T)
+    return found if np.linalg.eigvalsh(found).min() > 0.0 else Q
 
 
 def latent_states(series: list[Series], dim: int) -> tuple[list[Series], np.ndarray]:

@@ -368,7 +368,7 @@ def run_of(lags: Lags) -> int:
 
 
 def joint_run_of(lags: Lags) -> int:
-    """How many of these rows are known jointly at least, whatever the number of series."""
+    """How many rows at the lags 1, 2, … without a gap keep their covariances whatever the number of series."""
     return min(run_of(lags), JOINT_ROWS)
 
 

@@ -336,7 +336,7 @@ def test_a_file_gives_back_the_same_forecasts(y, index, tmp_path):
         "months": pd.date_range("2000-01-01", periods=N, freq="MS"),
     }[index]
     frame = y.set_axis(stamps)
-    model = wf.WishartForecaster(lags=2, transform={"a": "asinh"}, calendar=index == "hours", **SMALL).fit(frame)
+    model = wf.WishartForecaster(lags=5, transform={"a": "asinh"}, calendar=index == "hours", **SMALL).fit(frame)
     model.save(tmp_path / "model.wf")
     again = wf.load(tmp_path / "model.wf")
     one, two = model.forecast(3, n_draws=10), again.forecast(3, n_draws=10)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -47,7 +48,7 @@ def command() -> str:
 
     Folders of one machine say nothing to others: of whole paths the name is told.
     """
-    return " ".join([*_program(), *(Path(word).name if word.startswith("/") else word for word in sys.argv[1:])])
+    return " ".join([*_program(), *(re.sub(r"(^|=)/\S*/(?=[^/])", r"\1", word) for word in sys.argv[1:])])
 
 
 def _program() -> list[str]:

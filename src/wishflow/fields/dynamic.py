@@ -24,7 +24,8 @@ from .wishart import WishartValues
 
 # |log(Λ/λ)| stays below this: an unbounded exponent explodes in long simulations.
 WHITE_BOUND = 3.0
-# How far a step of the optimiser moves a weight of the linear drift, against other parameters.
+# How far a step of the optimiser moves a weight of the linear drift, against other parameters. Model files hold weights
+# in units of these steps: who changes one of the four numbers changes `files.FORMAT_VERSION`.
 LINEAR_STEP = 0.03
 # From the lag after these on, weights of other series are held the smaller the older they are.
 FULL_LAGS = 3

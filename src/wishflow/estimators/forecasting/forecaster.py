@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -64,9 +63,10 @@ class WishartForecaster(BaseEstimator):
     together), 0.1 a tenth of that range beyond it; None lets them go anywhere.
 
     With chosen lags complete rows are scored and forecast exactly as with all of them. Holes are integrated out within
-    six lags, and within longer memories where the longest lag times the number of series is at most 160; elsewhere a
-    hole that has grown old (with 26 series: older than six rows) counts with its own mean and covariance, independent
-    of other rows. Weights that long lags give to *other* series start smaller the older the lag (`lag_penalty`).
+    six lags without a gap, and within longer memories where the longest lag times the number of series is at most 160;
+    elsewhere a hole that has grown old (with 26 series: older than six rows) counts with its own mean and covariance,
+    independent of other rows. From the fourth lag on weights of *other* series start, and stay, the smaller the further
+    back their lag is in the list.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class WishartForecaster(BaseEstimator):
         with computing():
             start: Any = ridge_start(whole, "linear" in spec.drift, len(lags))
             if spec.step < 1.0:
-                start = in_steps(start, math.ceil(1.0 / spec.step))
+                start = in_steps(start, int(n_substeps(1.0, spec.step)))
             if projection is not None:
                 start = latent_start(series, states, projection, start)
             Z = inducing_points(np.asarray(layout.kernel_inputs(on_device(whole.X))), n_inducing, self.seed_)
