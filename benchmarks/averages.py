@@ -23,6 +23,7 @@ WAYS = {
     "logs, 1 draw, nu = 10": {"path_average": "log", "n_train_samples": 1, "dof": 10},
     "logs, 1 draw, nu = 30": {"path_average": "log", "n_train_samples": 1, "dof": 30},
     "densities, 8 draws, nu = 2": {"path_average": "density", "n_train_samples": 8},
+    "densities, 32 draws, nu = 2": {"path_average": "density", "n_train_samples": 32},
 }
 
 
