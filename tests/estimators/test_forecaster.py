@@ -327,6 +327,17 @@ def test_covariances_are_covariances_in_units_of_the_data(y):
     assert found == pytest.approx(residual_sd, rel=0.15)
 
 
+@pytest.mark.parametrize("columns", ["independent", "shared"])
+def test_constant_noise_is_found_soon(columns):
+    """Not where J has mean zero, which is stationary: there Σ is .3 off after as many iterations."""
+    diffusion = wf.diffusions.Wishart(rank=2, columns=columns)
+    y = simulated(1000)
+    model = wf.WishartForecaster(diffusion=diffusion, drift="linear", n_inducing=5, max_iter=500).fit(y)
+    truth = np.array([[0.25, 0.2], [0.2, 0.2]])
+    error = np.linalg.norm(model.covariance(y[:10]).values - truth, axis=(1, 2)) / np.linalg.norm(truth)
+    assert np.median(error) < 0.15
+
+
 @pytest.mark.parametrize("index", ["hours", "periods", *(pytest.param(n, marks=SLOW) for n in ("numbers", "months"))])
 def test_a_file_gives_back_the_same_forecasts(y, index, tmp_path):
     stamps = {

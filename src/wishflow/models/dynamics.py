@@ -24,13 +24,16 @@ from ..fields.dynamic import (
     WhiteNoise,
     WishartNoise,
 )
-from ..inducing import POSTERIORS, InducingBasis
+from ..inducing import POSTERIORS, InducingBasis, kernel_matrix_on_host
 from ..parameters import Free, Positive, Scaled, zeros
 from ..runtime import on_device
 from ..specs import Diagonal, DynamicsSpec, GPDiffusion, NoDiffusion, Wishart
 
 FIELD_JITTER = 1e-6
 DRIFT_AMPLITUDE = 0.1
+# Σ is even in J, so a mean of zero is a saddle, and where the noise is constant a start beside it is slow to leave:
+# J starts around DIFFUSION_MEAN · [I 0], whose square is as large as the variances; normals make columns differ.
+DIFFUSION_MEAN = 1.0
 DIFFUSION_MEAN_SD = 0.1
 # Degrees of freedom of Student-t noise at the start, and the least, below which there is hardly a covariance.
 TAIL_DOF = 8.0
@@ -112,9 +115,29 @@ def _noise(diffusion, basis, layout, covariance, rank, dof, key) -> tuple[Abstra
     L = vectors[:, order] * np.sqrt(np.maximum(values[order], 0.0))
     is_shared = diffusion.columns == "shared"
     q = posterior.prior(rank if is_shared else rank * dof, basis.n_inducing)
-    mean = DIFFUSION_MEAN_SD * jax.random.normal(key, q.mean.shape)
+    constant, second = _constant_mean(rank, dof, is_shared)
+    mean = DIFFUSION_MEAN_SD * jax.random.normal(key, q.mean.shape) + constant[:, None] * _whitened_one(basis)
     q = eqx.tree_at(lambda q: q.mean, q, mean)
-    return WishartNoise(q, Free(on_device(L)), dof, is_shared), L @ L.T
+    return WishartNoise(q, Free(on_device(L / np.sqrt(second))), dof, is_shared), L @ L.T
+
+
+def _constant_mean(rank: int, dof: int, is_shared: bool) -> tuple[np.ndarray, np.ndarray]:
+    """What J is on average at the start, one number for each output of q, and the diagonal of E[JJᵀ].
+
+    Columns that share their mean have one of rank one: it goes to the first row, where L has most of the noise.
+    """
+    if is_shared:
+        first = DIFFUSION_MEAN * np.eye(rank)[0]
+        return first / np.sqrt(dof), 1.0 + first**2
+    mean = DIFFUSION_MEAN * np.eye(rank, dof)
+    return mean.ravel(), 1.0 + np.sum(mean**2, 1)
+
+
+def _whitened_one(basis: InducingBasis) -> np.ndarray:
+    """Lz⁻¹ 1, the v of a function that is one at the inducing points."""
+    Kzz, scale = kernel_matrix_on_host(basis)
+    Lz = np.linalg.cholesky(Kzz + FIELD_JITTER * scale * np.eye(len(Kzz)))
+    return np.linalg.solve(Lz, np.ones(len(Kzz)))
 
 
 def _white(spec, basis, layout, covariance, explained) -> WhiteNoise:
