@@ -1,4 +1,4 @@
-"""Which forecasters of the Beijing comparison to put together, on October to December 2015 alone.
+"""Which forecasters of the Beijing comparison to put together, on October to December 2015 or, with --year, on 2015.
 
     python -m benchmarks.mixtures fit JOBS.json DRAWS          # DRAWS: a folder; jobs that lie there are skipped
     python -m benchmarks.mixtures score JOBS.json DRAWS OUT.json
@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wishflow.experiments.beijing.jobs import fit
-from wishflow.experiments.beijing.protocol import BANDS, HORIZON, Parts, load_parts
+from wishflow.experiments.beijing.protocol import BANDS, HORIZON, Parts, load_parts, load_validation_year
 from wishflow.experiments.provenance import provenance
 from wishflow.files import write_json_atomic
 
@@ -37,14 +37,17 @@ MOST_KINDS = 6
 N_SHOWN = 10
 
 
-def fit_all(jobs: dict[str, dict], folder: Path, part: str) -> None:
-    """Draws (W, n, H, D) of each job, one file each."""
-    parts = load_parts(is_validation=True)
+def parts_of(is_year: bool) -> Parts:
+    return load_validation_year() if is_year else load_parts(is_validation=True)
+
+
+def fit_all(jobs: dict[str, dict], parts: Parts, folder: Path, part: str) -> None:
+    """Draws (W, n, H, D) of each job, one file each, and the fits beside them."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, changes in share_of(list(jobs.items()), part):
         path = folder / f"{name}.npy"
         if not path.exists():
-            forecaster, _ = fit(made({"model": "wishart_state", "set": changes}, parts), parts)
+            forecaster, _ = fit(made({"model": "wishart_state", "set": changes}, parts), parts, folder=folder / name)
             draws = rolled(forecaster, parts)
             np.save(path.with_suffix(".part.npy"), draws)
             path.with_suffix(".part.npy").replace(path)
@@ -119,8 +122,7 @@ def best_mixtures(
     return sorted(found, key=lambda pair: float((pair[1] / usual).mean()))
 
 
-def score_all(jobs: dict[str, dict], folder: Path, output: Path) -> None:
-    parts = load_parts(is_validation=True)
+def score_all(jobs: dict[str, dict], parts: Parts, folder: Path, output: Path) -> None:
     y = parts.rest.to_numpy(np.float32)[: parts.n_windows * HORIZON].reshape(parts.n_windows, HORIZON, -1)
     draws = {name: np.load(folder / f"{name}.npy") for name in jobs if (folder / f"{name}.npy").exists()}
     draws = {name: values for name, values in draws.items() if np.isfinite(values).all()}
@@ -137,6 +139,7 @@ def score_all(jobs: dict[str, dict], folder: Path, output: Path) -> None:
         {
             "jobs": {name: jobs[name] for name in names},
             "n_draws": N_DRAWS,
+            "windows": [str(parts.rest.index[0]), parts.n_windows],
             "energy": alone,
             "to_data": to_data,
             "between": between,
@@ -152,14 +155,15 @@ def main() -> None:
     parser.add_argument("draws", type=Path)
     parser.add_argument("output", type=Path, nargs="?")
     parser.add_argument("--part", default="0/1", help="which share of the jobs, as 0/4")
+    parser.add_argument("--year", action="store_true", help="fit on all before 2015, score 2015")
     options = parser.parse_args()
     jobs = json.loads(options.jobs.read_text())
     if options.do == "fit":
-        fit_all(jobs, options.draws, options.part)
+        fit_all(jobs, parts_of(options.year), options.draws, options.part)
     elif options.output is None:
         parser.error("score needs the file to write: score JOBS.json DRAWS OUT.json")
     else:
-        score_all(jobs, options.draws, options.output)
+        score_all(jobs, parts_of(options.year), options.draws, options.output)
 
 
 if __name__ == "__main__":

@@ -161,6 +161,8 @@ def test_beijing_periods_follow_each_other():
     assert periods["validation"].start - periods["fit"].stop == hour
     assert periods["test"].start - periods["train"].stop == hour
     assert len(pd.date_range(periods["validation"].start, periods["validation"].stop, freq="h")) == 92 * 24
+    assert periods["validation_year"].start - periods["fit_year"].stop == hour
+    assert periods["validation_year"].stop == periods["train"].stop
 
 
 @needs_beijing

@@ -69,6 +69,7 @@ def small(monkeypatch):
     """The data are the small frame; "test" and "validation" start at its row 200 and 150."""
     frame = made_frame()
     cuts = {"train": (0, N_TRAIN), "test": (N_TRAIN, len(frame)), "fit": (0, 150), "validation": (150, N_TRAIN)}
+    cuts |= {"fit_year": (0, 90), "validation_year": (90, N_TRAIN)}
     periods = {name: slice(frame.index[a], frame.index[b - 1]) for name, (a, b) in cuts.items()}
     monkeypatch.setattr(
         protocol, "load_beijing", lambda interpolate=False: frame.interpolate() if interpolate else frame
@@ -97,6 +98,9 @@ def test_validation_reads_nothing_of_the_test_part(small):
     assert (len(parts.train), len(parts.rest)) == (150, 50)
     assert parts.rest.index[-1] < small.index[N_TRAIN]
     np.testing.assert_allclose(parts.train.mean(), 0.0, atol=1e-12)
+    year = protocol.load_validation_year()
+    assert (len(year.train), len(year.rest)) == (90, 110) and year.is_validation
+    assert year.rest.index[-1] < small.index[N_TRAIN]
 
 
 def test_holes_are_the_same_every_time(parts):

@@ -90,13 +90,16 @@ def beijing_periods() -> dict[str, slice]:
     """Parts of the rolling comparison, for `frame.loc[...]`; both ends of each belong to it.
 
     "train" 2014 and 2015, "test" 2016; choices are made with "fit" (January 2014 to September 2015) and "validation"
-    (October to December 2015), the two parts of "train".
+    (October to December 2015), the two parts of "train", or over all seasons: with "fit_year" (all before 2015) and
+    "validation_year" (2015).
     """
     return {
         "train": _hours("2014-01-01", "2015-12-31"),
         "test": _hours("2016-01-01", "2016-12-31"),
         "fit": _hours("2014-01-01", "2015-09-30"),
         "validation": _hours("2015-10-01", "2015-12-31"),
+        "fit_year": _hours("2013-03-01", "2014-12-31"),
+        "validation_year": _hours("2015-01-01", "2015-12-31"),
     }
 
 

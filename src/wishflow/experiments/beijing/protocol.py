@@ -2,7 +2,7 @@
 
 26 distinct series, interpolated, in units of the training part's standard deviations. Training on 2014 and 2015, then
 a forecast of 48 hours every 48 hours of 2016; or, for choices, training to September 2015 and forecasts of the three
-months after it, so that nothing of 2016 is read.
+months after it, or training on all before 2015 and forecasts of that year, so that nothing of 2016 is read.
 """
 
 from __future__ import annotations
@@ -49,9 +49,17 @@ class Parts:
 
 def load_parts(is_validation: bool = False) -> Parts:
     """The two parts of the comparison; with `is_validation` those on which choices are made."""
+    return _parts(*(("fit", "validation") if is_validation else ("train", "test")), is_validation)
+
+
+def load_validation_year() -> Parts:
+    """A year of all seasons to make choices on, as long as that of the comparison, and what came before it."""
+    return _parts("fit_year", "validation_year", True)
+
+
+def _parts(fitted: str, scored: str, is_validation: bool) -> Parts:
     filled, measured = load_beijing(interpolate=True), load_beijing()
-    names = ("fit", "validation") if is_validation else ("train", "test")
-    train, rest = (filled.loc[beijing_periods()[name]] for name in names)
+    train, rest = (filled.loc[beijing_periods()[name]] for name in (fitted, scored))
     mean, sd = train.mean(), train.std(ddof=0)
     is_observed = measured.notna().loc[rest.index]
     return Parts((train - mean) / sd, (rest - mean) / sd, is_observed, mean, sd, is_validation)
