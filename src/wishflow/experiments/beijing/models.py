@@ -17,7 +17,7 @@ from ... import metrics, plotting
 from ...forecast import Forecast
 from ..rivals import RandomWalk, VectorAutoregression
 
-# Chosen on October to December 2015 (docs/decisions.md), for all of ours; members of the ensemble vary from it.
+# Chosen on October to December 2015, the members of the ensemble, which vary from it, on 2015 (docs/decisions.md).
 BASE = {
     "kernel": "matern32",
     "lags": 24,
