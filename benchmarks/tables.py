@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from wishflow.experiments.beijing import results as beijing
+from wishflow.experiments.beijing.models import MODELS as beijing_models
 from wishflow.experiments.beijing.tables import score_table
 from wishflow.experiments.uci.suite import MODELS
 from wishflow.files import read_json
@@ -56,6 +57,18 @@ def beijing_table() -> str:
     results = beijing.read_results(ROOT / "results" / "beijing")
     has_scores = any(cell == "scores" for cell, _ in results)
     return markdown_table(score_table(results, is_whole=False)) if has_scores else NOT_MEASURED
+
+
+def beijing_after_table() -> str:
+    """Rolling forecasts over January and February 2017."""
+    found = _result("beijing_after.json")
+    rows = {}
+    for name in (name for name in found if name in beijing_models):
+        bands = {key: " / ".join(f"{v:.3f}" for v in found[name]["bands"][key].values()) for key in ("crps", "energy")}
+        densities = found[name]["windows"]["log_density_1"]
+        first = {"log density, hour 1": f"{np.mean(densities):.2f}", "its median": f"{np.median(densities):.2f}"}
+        rows[beijing_models[name].label] = {**first, "CRPS": bands["crps"], "energy score": bands["energy"]}
+    return _grid("model", rows)
 
 
 def recovery_table() -> str:
@@ -397,6 +410,7 @@ PARTS = {
     "beijing": beijing_table,
     "tuning_beijing": beijing_tuning_table,
     "mixtures": mixtures_table,
+    "beijing_after": beijing_after_table,
     "recovery": recovery_table,
     "coverage": coverage_table,
     "latent": latent_table,
