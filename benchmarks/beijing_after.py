@@ -18,7 +18,7 @@ import pandas as pd
 import wishflow as wf
 from wishflow.datasets import load_beijing
 from wishflow.experiments.beijing.jobs import Job, fit
-from wishflow.experiments.beijing.models import Ensemble, Standardised
+from wishflow.experiments.beijing.models import MODELS, Ensemble, Standardised
 from wishflow.experiments.beijing.protocol import Parts, load_parts, roll
 from wishflow.experiments.provenance import provenance
 from wishflow.files import write_json_atomic
@@ -37,10 +37,10 @@ def parts_after(parts: Parts) -> Parts:
 
 def ensemble_of(folder: Path, parts: Parts) -> tuple[Ensemble, list[str]]:
     """The fits of a folder, and the commits that made them."""
-    paths = sorted(folder.glob("ensemble-*.wf"))
+    paths, n_members = sorted(folder.glob("ensemble-[0-9]*.wf")), MODELS["ensemble"].n_members
     told = [json.loads(path.with_suffix(".json").read_text())["settings"] for path in paths]
-    if not paths or any(settings["n_rows"] != len(parts.train) for settings in told):
-        raise SystemExit(f"{folder} holds {len(paths)} fits; those of the ensemble to 2014 and 2015 are needed.")
+    if len(paths) != n_members or any(settings["n_rows"] != len(parts.train) for settings in told):
+        raise SystemExit(f"{folder} holds {len(paths)} fits; all {n_members} of the ensemble to 2014–2015 are needed.")
     members = [Standardised(wf.load(path), parts.mean, parts.sd) for path in paths]
     return Ensemble(members), sorted({settings["commit"] for settings in told})
 
@@ -54,7 +54,8 @@ def main() -> None:
     after = parts_after(parts)
     ensemble, commits = ensemble_of(options.fits, parts)
     forecasters = {name: fit(Job(name), parts)[0] for name in RIVALS} | {"ensemble": ensemble}
-    result: dict[str, object] = {"n_windows": after.n_windows, "n_draws": N_DRAWS, "fitted_by": commits}
+    result: dict[str, object] = {"n_windows": after.n_windows, "n_draws": N_DRAWS}
+    result |= {"fitted_by": commits, "n_members": len(ensemble.members)}
     for name, forecaster in forecasters.items():
         found = roll(forecaster.update(parts.rest), after, N_DRAWS)
         result[name] = {key: found[key] for key in ("bands", "log_density_1", "windows")}

@@ -46,7 +46,7 @@ def fit_all(jobs: dict[str, dict], parts: Parts, folder: Path, part: str) -> Non
     folder.mkdir(parents=True, exist_ok=True)
     for name, changes in share_of(list(jobs.items()), part):
         path = folder / f"{name}.npy"
-        if not path.exists():
+        if not (path.exists() and len(np.load(path, mmap_mode="r")) == parts.n_windows):
             forecaster, _ = fit(made({"model": "wishart_state", "set": changes}, parts), parts, folder=folder / name)
             draws = rolled(forecaster, parts)
             np.save(path.with_suffix(".part.npy"), draws)

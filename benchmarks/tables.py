@@ -147,7 +147,7 @@ def beijing_tuning_table() -> str:
 
 
 def mixtures_table() -> str:
-    """Energy scores on October to December 2015 of single models, and of the best mixtures of several kinds."""
+    """Energy scores on validation parts of single models, and of the best mixtures of several kinds."""
     lines = ["| file | members | energy score |", "|---|---|---|"]
     paths = (ROOT / "results" / "tuning").glob("mixtures-*.json")
     for path in sorted(paths, key=_number):

@@ -47,9 +47,25 @@ def test_training_starts_at_the_covariance_of_the_residuals(diffusion, monkeypat
     """E[Σ] + Λ is Q on its diagonal at the inducing points, where the mean of J is what it was given."""
     monkeypatch.setattr(dynamics, "DIFFUSION_MEAN_SD", 0.0)
     model, start = make_model(diffusion)
-    covariance = quick_jit(lambda field: field.prepare().at(field.basis.Z).mean_covariance())(model.field)
+    here = quick_jit(lambda field: field.prepare().at(field.basis.Z))(model.field)
+    covariance = np.asarray(here.mean_covariance())
     expected = np.tile(np.diagonal(start.covariance), (len(covariance), 1))
     np.testing.assert_allclose(np.diagonal(covariance, axis1=1, axis2=2), expected, rtol=2e-3)
+    if diffusion.startswith("wishart"):
+        noise, (_, rank, columns) = model.field.noise, here.means.shape
+        constant = np.eye(rank, 1) / noise.dof**0.5 if noise.has_shared_columns else np.eye(rank, columns)
+        np.testing.assert_allclose(here.means, np.tile(constant, (len(covariance), 1, 1)), atol=1e-3)
+        values, vectors = np.linalg.eigh(start.covariance)
+        largest = (vectors[:, -rank:] * values[-rank:]) @ vectors[:, -rank:].T
+        beside = ~np.eye(len(largest), dtype=bool)
+        np.testing.assert_allclose(covariance[:, beside], np.tile(largest[beside], (len(covariance), 1)), atol=2e-3)
+
+
+@pytest.mark.parametrize("kernel", [specs.RBF(), specs.Matern12(), specs.Periodic(), specs.Linear()], ids=repr)
+def test_training_starts_near_the_prior_whatever_the_kernel(kernel):
+    """A constant costs a few nats; a linear kernel has none in its span, and must not be forced to one."""
+    model, _ = make_model("wishart-independent", kernel=kernel)
+    assert float(model.field.noise.kl()["kl_diffusion"]) < 30.0
 
 
 @pytest.mark.parametrize("diffusion", ["wishart", "gp"])

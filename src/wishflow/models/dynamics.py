@@ -35,6 +35,7 @@ DRIFT_AMPLITUDE = 0.1
 # J starts around DIFFUSION_MEAN · [I 0], whose square is as large as the variances; normals make columns differ.
 DIFFUSION_MEAN = 1.0
 DIFFUSION_MEAN_SD = 0.1
+FARTHEST_CONSTANT = 2.0
 # Degrees of freedom of Student-t noise at the start, and the least, below which there is hardly a covariance.
 TAIL_DOF = 8.0
 LEAST_TAIL_DOF = 2.1
@@ -70,7 +71,7 @@ class Start(eqx.Module):
 
 
 def build(spec: DynamicsSpec, layout: Layout, start: Start, Z: object, key: PRNGKeyArray) -> DynamicsModel:
-    """The model at its starting values (design, section 4): E[Σ] + Λ is the covariance of the residuals."""
+    """The model at its starting values (design, section 4): E[Σ] + Λ is the covariance of the residuals, at Z."""
     Z = on_device(Z)
     rank, dof = _rank_and_dof(spec.diffusion, layout.dim)
     variance = 1.0 / dof if dof else 1.0
@@ -115,29 +116,36 @@ def _noise(diffusion, basis, layout, covariance, rank, dof, key) -> tuple[Abstra
     L = vectors[:, order] * np.sqrt(np.maximum(values[order], 0.0))
     is_shared = diffusion.columns == "shared"
     q = posterior.prior(rank if is_shared else rank * dof, basis.n_inducing)
-    constant, second = _constant_mean(rank, dof, is_shared)
-    mean = DIFFUSION_MEAN_SD * jax.random.normal(key, q.mean.shape) + constant[:, None] * _whitened_one(basis)
+    one = _whitened_one(basis)
+    constant, second = _constant_mean(rank, dof, is_shared, 0.0 if one is None else DIFFUSION_MEAN)
+    mean = DIFFUSION_MEAN_SD * jax.random.normal(key, q.mean.shape)
+    mean = mean if one is None else mean + constant[:, None] * one
     q = eqx.tree_at(lambda q: q.mean, q, mean)
     return WishartNoise(q, Free(on_device(L / np.sqrt(second))), dof, is_shared), L @ L.T
 
 
-def _constant_mean(rank: int, dof: int, is_shared: bool) -> tuple[np.ndarray, np.ndarray]:
+def _constant_mean(rank: int, dof: int, is_shared: bool, size: float) -> tuple[np.ndarray, np.ndarray]:
     """What J is on average at the start, one number for each output of q, and the diagonal of E[JJᵀ].
 
     Columns that share their mean have one of rank one: it goes to the first row, where L has most of the noise.
     """
     if is_shared:
-        first = DIFFUSION_MEAN * np.eye(rank)[0]
+        first = size * np.eye(rank)[0]
         return first / np.sqrt(dof), 1.0 + first**2
-    mean = DIFFUSION_MEAN * np.eye(rank, dof)
+    mean = size * np.eye(rank, dof)
     return mean.ravel(), 1.0 + np.sum(mean**2, 1)
 
 
-def _whitened_one(basis: InducingBasis) -> np.ndarray:
-    """Lz⁻¹ 1, the v of a function that is one at the inducing points."""
+def _whitened_one(basis: InducingBasis) -> np.ndarray | None:
+    """v = Lz⁻¹ 1, a function that is one at the inducing points; None where the kernel knows no such function.
+
+    ‖v‖² = 1ᵀ Kzz⁻¹ 1 is M/k(z, z) at most for values that are independent or correlated by one positive number. A
+    linear kernel, in whose span there is no constant, has thousands of times that.
+    """
     Kzz, scale = kernel_matrix_on_host(basis)
-    Lz = np.linalg.cholesky(Kzz + FIELD_JITTER * scale * np.eye(len(Kzz)))
-    return np.linalg.solve(Lz, np.ones(len(Kzz)))
+    Lz = np.linalg.cholesky(Kzz + float(basis.jitter) * scale * np.eye(len(Kzz)))
+    v = np.linalg.solve(Lz, np.ones(len(Kzz)))
+    return v if v @ v * scale <= FARTHEST_CONSTANT * len(v) else None
 
 
 def _white(spec, basis, layout, covariance, explained) -> WhiteNoise:
