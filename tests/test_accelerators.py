@@ -127,9 +127,14 @@ def test_factorisations_in_one_call_are_the_same(diffusion, is_alike, key, prete
 
 
 @pytest.mark.parametrize(
-    "options", [{}, pytest.param({"latent": specs.Latent(2, "gp")}, marks=pytest.mark.slow)], ids=["seen", "latent"]
+    ("options", "of"),
+    [
+        pytest.param({}, lambda value: value, id="seen"),
+        pytest.param({}, jax.value_and_grad, id="seen, gradient", marks=pytest.mark.slow),
+        pytest.param({"latent": specs.Latent(2, "gp")}, jax.value_and_grad, id="latent", marks=pytest.mark.slow),
+    ],
 )
-def test_a_series_with_holes_costs_the_same(options, key, pretend):
+def test_a_series_with_holes_costs_the_same(options, of, key, pretend):
     """Its filter takes derivatives of the drift (of the readout, where the state is hidden) forward, and the bound's
     gradient goes back through them.
     """
@@ -139,9 +144,9 @@ def test_a_series_with_holes_costs_the_same(options, key, pretend):
     def value(model):
         return bound(model, batch, key, n_samples=2)[0]
 
-    plain = quick_jit(lambda model: jax.value_and_grad(value)(model))(model)
+    plain = quick_jit(lambda model: of(value)(model))(model)
     pretend()
-    assert_same(quick_jit(lambda model: jax.value_and_grad(value)(model))(model), plain)
+    assert_same(quick_jit(lambda model: of(value)(model))(model), plain)
 
 
 def test_a_stack_is_factorised_in_one_call(monkeypatch):

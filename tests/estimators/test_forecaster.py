@@ -329,13 +329,13 @@ def test_covariances_are_covariances_in_units_of_the_data(y):
 
 @pytest.mark.parametrize("columns", ["independent", "shared"])
 def test_constant_noise_is_found_soon(columns):
-    """Not where J has mean zero, which is stationary: there Σ is .3 off after as many iterations."""
-    diffusion = wf.diffusions.Wishart(rank=2, columns=columns)
+    """Not where J has mean zero, which is stationary: there Σ is .4 off after as many iterations."""
+    options = {"drift": "linear", "n_inducing": 5, "max_iter": 500, "batch_size": 128, "n_train_samples": 8}
     y = simulated(1000)
-    model = wf.WishartForecaster(diffusion=diffusion, drift="linear", n_inducing=5, max_iter=500).fit(y)
+    model = wf.WishartForecaster(diffusion=wf.diffusions.Wishart(rank=2, columns=columns), **options).fit(y)
     truth = np.array([[0.25, 0.2], [0.2, 0.2]])
     error = np.linalg.norm(model.covariance(y[:10]).values - truth, axis=(1, 2)) / np.linalg.norm(truth)
-    assert np.median(error) < 0.15
+    assert np.median(error) < 0.25
 
 
 @pytest.mark.parametrize("index", ["hours", "periods", *(pytest.param(n, marks=SLOW) for n in ("numbers", "months"))])
