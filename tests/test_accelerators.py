@@ -32,7 +32,11 @@ def assert_same(one, other):
 
 
 @pytest.mark.parametrize(
-    ("name", "options"), [*((name, {}) for name in WISHARTS), (WISHARTS[0], {"time_dependent": True})]
+    ("name", "options"),
+    [
+        *((name, {}) for name in WISHARTS),
+        pytest.param(WISHARTS[0], {"time_dependent": True}, marks=pytest.mark.slow),
+    ],
 )
 def test_the_bound_of_a_flow_is_the_same(name, options, key, pretend):
     model, batch = make_flow(name, **options), make_batch()

@@ -338,7 +338,7 @@ def test_constant_noise_is_found_soon(columns):
     assert np.median(error) < 0.25
 
 
-@pytest.mark.parametrize("index", ["hours", "periods", *(pytest.param(n, marks=SLOW) for n in ("numbers", "months"))])
+@pytest.mark.parametrize("index", ["hours", *(pytest.param(n, marks=SLOW) for n in ("periods", "numbers", "months"))])
 def test_a_file_gives_back_the_same_forecasts(y, index, tmp_path):
     stamps = {
         "hours": HOURS,

@@ -138,6 +138,7 @@ def test_days_of_the_wall_clock_are_a_grid(values):
     assert zoned.forecast(3, n_draws=5).index.equals(pd.date_range(days[-1], periods=4, freq="D")[1:])
 
 
+@pytest.mark.slow
 def test_stamps_but_for_rounding_have_their_own_scores(values):
     """0.1 + 0.2 and 0.3 are the same step, and each row gets its own score."""
     frame = pd.DataFrame(values, index=np.cumsum(np.full(N, 0.1))).iloc[KEEP]

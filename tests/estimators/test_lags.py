@@ -54,7 +54,8 @@ def coefficients(model):
 # --- forms -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("objective", ["transition", pytest.param("rollout", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", ["transition", "rollout"])
 def test_all_lags_by_name_are_those_by_number(y, objective):
     """Bit for bit, with holes: training, scores, covariances, forecasts, updates."""
     one, two = (wf.WishartForecaster(lags=p, objective=objective, **SMALL).fit(y.iloc[:150]) for p in (3, (1, 2, 3)))
