@@ -40,7 +40,10 @@ def ensemble_of(folder: Path, parts: Parts) -> tuple[Ensemble, list[str]]:
     paths, n_members = sorted(folder.glob("ensemble-[0-9]*.wf")), MODELS["ensemble"].n_members
     told = [json.loads(path.with_suffix(".json").read_text())["settings"] for path in paths]
     if len(paths) != n_members or any(settings["n_rows"] != len(parts.train) for settings in told):
-        raise SystemExit(f"{folder} holds {len(paths)} fits; all {n_members} of the ensemble to 2014–2015 are needed.")
+        raise SystemExit(
+            f"{folder} holds {len(paths)} fits to {sorted({settings['n_rows'] for settings in told})} rows; expected "
+            f"the {n_members} of the ensemble, to {len(parts.train)} rows: fit them with wishflow reproduce beijing."
+        )
     members = [Standardised(wf.load(path), parts.mean, parts.sd) for path in paths]
     return Ensemble(members), sorted({settings["commit"] for settings in told})
 

@@ -7,8 +7,10 @@ import pandas as pd
 import pytest
 
 from benchmarks import beijing_after
+from wishflow.experiments.beijing.models import MODELS
 from wishflow.experiments.beijing.protocol import Parts
 
+N_MEMBERS = MODELS["ensemble"].n_members
 STAMPS = pd.date_range("2016-12-28", periods=240, freq="h", tz="Asia/Shanghai")
 
 
@@ -33,10 +35,10 @@ def test_what_was_scored_is_the_past_of_what_comes_after_it(frame):
     assert (len(after.rest), after.n_windows) == (100, 2) and after.is_observed.shape == after.rest.shape
 
 
-@pytest.mark.parametrize("n_rows", [60, 61])
-def test_a_folder_without_all_fits_is_refused(frame, tmp_path, n_rows):
-    for i in range(3):
+@pytest.mark.parametrize(("n_fits", "n_rows"), [(3, 60), (N_MEMBERS, 61)], ids=["too few", "other rows"])
+def test_fits_of_another_run_are_refused(frame, tmp_path, n_fits, n_rows):
+    for i in range(n_fits):
         (tmp_path / f"ensemble-{i}.wf").touch()
         (tmp_path / f"ensemble-{i}.json").write_text(json.dumps({"settings": {"n_rows": n_rows, "commit": "x"}}))
-    with pytest.raises(SystemExit, match="holds 3 fits"):
+    with pytest.raises(SystemExit, match=f"holds {n_fits} fits"):
         beijing_after.ensemble_of(tmp_path, made_parts(frame))

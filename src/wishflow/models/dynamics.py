@@ -35,6 +35,7 @@ DRIFT_AMPLITUDE = 0.1
 # J starts around DIFFUSION_MEAN · [I 0], whose square is as large as the variances; normals make columns differ.
 DIFFUSION_MEAN = 1.0
 DIFFUSION_MEAN_SD = 0.1
+# How large 1ᵀ Kzz⁻¹ 1 may be, in units of M/k(z, z), for a constant to be in reach of a kernel.
 FARTHEST_CONSTANT = 2.0
 # Degrees of freedom of Student-t noise at the start, and the least, below which there is hardly a covariance.
 TAIL_DOF = 8.0
@@ -117,9 +118,8 @@ def _noise(diffusion, basis, layout, covariance, rank, dof, key) -> tuple[Abstra
     is_shared = diffusion.columns == "shared"
     q = posterior.prior(rank if is_shared else rank * dof, basis.n_inducing)
     one = _whitened_one(basis)
-    constant, second = _constant_mean(rank, dof, is_shared, 0.0 if one is None else DIFFUSION_MEAN)
-    mean = DIFFUSION_MEAN_SD * jax.random.normal(key, q.mean.shape)
-    mean = mean if one is None else mean + constant[:, None] * one
+    constant, second = _constant_mean(rank, dof, is_shared, DIFFUSION_MEAN if one.any() else 0.0)
+    mean = DIFFUSION_MEAN_SD * jax.random.normal(key, q.mean.shape) + constant[:, None] * one
     q = eqx.tree_at(lambda q: q.mean, q, mean)
     return WishartNoise(q, Free(on_device(L / np.sqrt(second))), dof, is_shared), L @ L.T
 
@@ -136,8 +136,8 @@ def _constant_mean(rank: int, dof: int, is_shared: bool, size: float) -> tuple[n
     return mean.ravel(), 1.0 + np.sum(mean**2, 1)
 
 
-def _whitened_one(basis: InducingBasis) -> np.ndarray | None:
-    """v = Lz⁻¹ 1, a function that is one at the inducing points; None where the kernel knows no such function.
+def _whitened_one(basis: InducingBasis) -> np.ndarray:
+    """v = Lz⁻¹ 1, a function that is one at the inducing points; zero where the kernel knows no such function.
 
     ‖v‖² = 1ᵀ Kzz⁻¹ 1 is M/k(z, z) at most for values that are independent or correlated by one positive number. A
     linear kernel, in whose span there is no constant, has thousands of times that.
@@ -145,7 +145,7 @@ def _whitened_one(basis: InducingBasis) -> np.ndarray | None:
     Kzz, scale = kernel_matrix_on_host(basis)
     Lz = np.linalg.cholesky(Kzz + float(basis.jitter) * scale * np.eye(len(Kzz)))
     v = np.linalg.solve(Lz, np.ones(len(Kzz)))
-    return v if v @ v * scale <= FARTHEST_CONSTANT * len(v) else None
+    return v if v @ v * scale <= FARTHEST_CONSTANT * len(v) else np.zeros_like(v)
 
 
 def _white(spec, basis, layout, covariance, explained) -> WhiteNoise:
