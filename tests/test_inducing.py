@@ -323,3 +323,50 @@ def test_marginals_for_training_have_the_plain_values_and_derivatives(seed, n_ou
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10 * float(jnp.abs(b).max()))
     both = quick_jit(lambda gp, X: (gp.projected_marginals(X)[0], gp.basis.prepare().project(X)))(gp, X)
     np.testing.assert_allclose(*both, rtol=1e-12, atol=1e-14)
+
+
+# --- forms for speed against the plain one --------------------------------------------------------
+
+
+def plain_forms(a, R):
+    """‖R_pᵀ a‖² without blocks."""
+    return jnp.sum(jnp.einsum("nm,pmk->npk", a, R) ** 2, -1)
+
+
+def triangular_problem(n_outputs, n_inducing, seed=0):
+    rng = np.random.default_rng(seed)
+    q = spread(WhitenedPosterior.prior(n_outputs, n_inducing), seed)
+    return q, jnp.asarray(rng.normal(size=(7, n_inducing))), jnp.asarray(rng.normal(size=(7, n_outputs)))
+
+
+# One output, few and many (rows last), in one block and in blocks of which the last is narrower.
+@pytest.mark.parametrize("n_outputs, n_inducing", [(1, 70), (3, 20), (3, 70), (16, 20), (17, 70)])
+def test_blocks_of_triangular_factors_have_the_values_and_derivatives_of_the_plain_form(n_outputs, n_inducing):
+    q, a, G = triangular_problem(n_outputs, n_inducing)
+
+    def by_blocks(q, a):
+        return jnp.sum(G * q.prepare(a.dtype).quadratics(a))
+
+    def plainly(q, a):
+        raw = q.sqrt.raw
+        diagonal = jnp.exp(jnp.diagonal(raw, axis1=1, axis2=2))
+        return jnp.sum(G * plain_forms(a, jnp.tril(raw, -1) + diagonal[:, None] * jnp.eye(n_inducing)))
+
+    ours, theirs = (quick_jit(jax.value_and_grad(f, (0, 1)))(q, a) for f in (by_blocks, plainly))
+    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("n_inducing", [20, 70])
+def test_forms_for_values_alone_are_those_with_a_derivative(n_inducing):
+    q, a, _ = triangular_problem(17, n_inducing)
+    prepared = q.prepare(a.dtype)
+    faster = inducing.for_values({"field": prepared, "else": 1.0})["field"]
+    assert type(faster) is not type(prepared)
+    np.testing.assert_allclose(faster.quadratics(a), plain_forms(a, q.factors()), rtol=1e-10)
+    np.testing.assert_array_equal(faster.means(a), prepared.means(a))
+
+
+def test_few_outputs_are_left_as_they_are_where_values_alone_are_asked_for():
+    prepared = triangular_problem(3, 20)[0].prepare(jnp.float64)
+    assert eqx.tree_equal(inducing.for_values(prepared), prepared)

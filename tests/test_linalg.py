@@ -181,3 +181,9 @@ def test_a_hopeless_matrix_raises_with_its_cause(matrix, cause):
     with pytest.raises(FactorisationError, match=cause) as caught:
         linalg.choose_jitter(matrix, 1.0, "Kzz of 2 points")
     assert "Kzz of 2 points (2×2)" in str(caught.value)
+
+
+def test_fenced_values_are_exact_and_have_fenced_derivatives():
+    values = jnp.asarray(np.random.default_rng(0).normal(size=(5, 3)))
+    np.testing.assert_array_equal(linalg.fenced(values, 2.0), 2.0 * values)
+    np.testing.assert_array_equal(jax.grad(lambda x: jnp.sum(linalg.fenced(x) ** 2))(values), 2.0 * values)

@@ -69,8 +69,8 @@ def test_contenders_take_turns_and_a_failure_costs_only_its_own_row():
     assert absent.status == "could not be installed: no such version"
 
 
-def test_steps_of_a_turn_fill_half_a_second_within_bounds():
-    assert [steps_for(s) for s in (0.1, 1e-5, 3.0, None)] == [5, 50, 2, 2]
+def test_steps_of_a_turn_fill_a_second_within_bounds():
+    assert [steps_for(s) for s in (0.1, 1e-5, 3.0, None)] == [10, 100, 4, 4]
 
 
 # --- arithmetic ----------------------------------------------------------------------------------

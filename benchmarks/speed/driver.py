@@ -21,8 +21,8 @@ from .works import Work
 ANSWER_TIMEOUT_S = 900.0
 # Threads of some libraries spin for a while after their work; the next one must not share the cores with them.
 REST_S = 0.3
-TURN_S = 0.5
-STEPS = (2, 50)
+TURN_S = 1.0
+STEPS = (4, 100)
 
 
 class WorkerError(Exception):

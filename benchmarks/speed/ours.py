@@ -42,6 +42,7 @@ from wishflow.parameters import Free, LowerTriangular, Positive, UnitRows
 from wishflow.runtime import compiler_options, computing
 
 from . import problem
+from .loops import steps_in_a_loop
 from .worker import Prepared, serve
 from .works import FLOW_TIME, LEARNING_RATE, Work
 
@@ -185,13 +186,11 @@ def noise_of(work: Work) -> list[np.ndarray]:
 
 
 def _rollout_noise(work: Work, key: Any, dtype: Any, wide: int) -> list[Any]:
-    by_path = [jax.random.split(k, work.n_steps) for k in jax.random.split(key, work.n_samples)]
-    drawn = []
-    for t in range(work.n_steps):
-        pairs = [jax.random.split(keys[t]) for keys in by_path]
-        drawn.append(jnp.concatenate([standard_normals(p[0], (work.rows, wide + work.dim), dtype) for p in pairs]))
-        shape = (work.rows, work.rank, work.dof)
-        drawn.append(jnp.concatenate([standard_normals(p[1], shape, dtype) for p in pairs]))
+    drawn, rows = [], work.n_samples * work.rows
+    for tick in jax.random.split(jax.random.split(key, work.n_samples)[0], work.n_steps):
+        k_step, k_score = jax.random.split(tick)
+        drawn.append(standard_normals(k_step, (rows, wide + work.dim), dtype))
+        drawn.append(standard_normals(k_score, (rows, work.rank, work.dof), dtype))
     return drawn
 
 
@@ -281,13 +280,24 @@ def runner(step: Callable, start: AdamStep, data: list[Any], name: str) -> Calla
 
 
 def _prepare_steps(work: Work, model: Any, data: list[Any]) -> Prepared:
-    step, start = training_step(work, model)
+    start = adam_step(work, model)
+
+    def take(carried, batch):
+        *carried, loss = start.take(*carried[:2], batch, carried[2])
+        return tuple(carried), loss
+
+    loop = steps_in_a_loop(take, (start.vector, start.state, jax.random.key(0)), data, compiler_options())
+
+    def run(n: int) -> None:
+        with computing():
+            if not np.isfinite(loss := float(loop(n))):
+                raise FloatingPointError(f"the bound of {work.name} is {loss} after some steps.")
 
     def value() -> float:
         with computing():
             return float(jax.jit(start.objective)(start.vector, data[0], jax.random.key(VALUE_KEY)))
 
-    return Prepared(runner(step, start, data, work.name), value)
+    return Prepared(run, value)
 
 
 def _keys():

@@ -100,6 +100,15 @@ def _thin_backward(operands, G):
 thin_product.defvjp(_thin_forward, _thin_backward)
 
 
+def fenced(values: Float[Array, "N P"], scale: float = 1.0) -> Float[Array, "N P"]:
+    """The values, scaled, as a product with a multiple of I. On the CPU XLA copies the elementwise operations that led
+    to a small array into every loop over a larger one that reads it, divisions and all; a product it leaves alone.
+    """
+    if on_accelerator():
+        return scale * values
+    return values @ (scale * jnp.eye(values.shape[1], dtype=values.dtype))
+
+
 @jax.custom_jvp
 def whitener(matrix: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """W = L⁻¹ for the Cholesky factor L of a matrix K, so that W K Wᵀ = I.

@@ -168,6 +168,10 @@ class WindowBatch(eqx.Module):
     weights: Float[Array, " B"]
     n_data: Scalar
 
+    def repeated(self, times: int) -> WindowBatch:
+        """All windows, that many times one after another."""
+        return jax.tree.map(lambda x: jnp.tile(x, (times, *([1] * (x.ndim - 1)))) if x.ndim else x, self)
+
 
 class SeriesBatch(eqx.Module):
     """What a series is scored on: single steps and windows, either of which may be absent."""
@@ -269,7 +273,7 @@ def negative_rollout_bound(
     def at(history, u):
         return field.at(layout.row(history, u).astype(field.basis.dtype))
 
-    def path(key):
+    def path(key, windows):
         # The field at x_t scores row t and takes the step to t + 1: T + 1 evaluations for T ticks.
         def tick(carry, inputs):
             history, here = carry
@@ -289,9 +293,11 @@ def negative_rollout_bound(
 
         h, u, y, seen = _by_tick(windows)
         inputs = (jax.random.split(key, len(h)), h, _covariates_there(h, u), y, seen, windows.is_scored.T)
-        return jnp.sum(scan_steps(tick, (windows.start, at(windows.start, u[0])), inputs, n_samples)[1], 0)
+        return jnp.sum(scan_steps(tick, (windows.start, at(windows.start, u[0])), inputs)[1], 0)
 
-    by_window, _ = _over_paths(jax.vmap(path)(jax.random.split(key, n_samples)), average)
+    # Samples are rows, not an axis of `vmap` (`AbstractModel.carry_samples` says why).
+    by_row = path(jax.random.split(key, n_samples)[0], windows.repeated(n_samples))
+    by_window, _ = _over_paths(by_row.reshape(n_samples, -1), average)
     fit = windows.n_data / jnp.sum(windows.weights) * jnp.sum(windows.weights * by_window)
     parts = {"fit": fit, **model.field.kl()}
     return -_weighted(parts, kl_weight), parts

@@ -75,6 +75,24 @@ def diagonal_of(matrix: Float[Array, "*batch M M"]) -> Float[Array, "*batch M"]:
     return jnp.sum(jnp.where(np.eye(matrix.shape[-1], dtype=bool), matrix, 0.0), -1)
 
 
+@jax.custom_jvp
+def with_positive_diagonal(raw: Float[Array, "*batch M M"]) -> Float[Array, "*batch M M"]:
+    """What is below the diagonal, and exp of the diagonal.
+
+    The derivative goes entry by entry, dR_ii = R_ii draw_ii; through `diagonal_of` it would be four arrays of the size
+    of R and two sums over them.
+    """
+    diagonal = jnp.exp(diagonal_of(raw))
+    return jnp.tril(raw, -1) + diagonal[..., None] * jnp.eye(raw.shape[-1], dtype=raw.dtype)
+
+
+@with_positive_diagonal.defjvp
+def _with_positive_diagonal_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    value, tangent = with_positive_diagonal(primals[0]), tangents[0]
+    is_diagonal = np.eye(value.shape[-1], dtype=bool)
+    return value, jnp.tril(tangent) * jnp.where(is_diagonal, value, 1.0)
+
+
 class LowerTriangular(AbstractParameter):
     """Lower triangular matrices with a positive diagonal: exp on the diagonal, free below it."""
 
@@ -89,8 +107,7 @@ class LowerTriangular(AbstractParameter):
 
     @property
     def value(self) -> Array:
-        diagonal = jnp.exp(diagonal_of(self.raw))
-        return jnp.tril(self.raw, -1) + diagonal[..., None] * jnp.eye(self.raw.shape[-1], dtype=self.raw.dtype)
+        return with_positive_diagonal(self.raw)
 
     @property
     def log_diagonal(self) -> Array:

@@ -8,7 +8,6 @@ Precisions are those of ours: the field's products in float32, all else in float
 from __future__ import annotations
 
 import functools
-import itertools
 from pathlib import Path
 
 import diffrax
@@ -20,6 +19,7 @@ import optax
 from jax.scipy.linalg import solve_triangular
 
 from .. import problem
+from ..loops import steps_in_a_loop
 from ..worker import Prepared, serve
 from ..works import FLOW_TIME, LEARNING_RATE, Work
 
@@ -134,20 +134,14 @@ def prepare(work: Work, noise: Path | None) -> Prepared:
     adam, shape = optax.adam(LEARNING_RATE), (work.n_steps, work.rows, work.dim)
     loss = functools.partial(loss_of, work)
 
-    @functools.partial(jax.jit, donate_argnums=(0, 1))
-    def step(parameters, state, key, batch):
+    def take(carried, batch):
+        parameters, state, key = carried
         key, k_noise = jax.random.split(key)
         value, gradient = jax.value_and_grad(loss)(parameters, batch, jax.random.normal(k_noise, shape, work.dtype))
         updates, state = adam.update(gradient, state)
-        return optax.apply_updates(parameters, updates), state, key, value
+        return (optax.apply_updates(parameters, updates), state, key), value
 
-    carried = [jax.tree.map(jnp.copy, parameters), adam.init(parameters), jax.random.key(0)]
-    turns = itertools.cycle(data)
-
-    def run(n: int) -> None:
-        for _ in range(n):
-            *carried[:], value = step(*carried, next(turns))
-        jax.block_until_ready(value)
+    run = steps_in_a_loop(take, (parameters, adam.init(parameters), jax.random.key(0)), data)
 
     def value() -> float:
         drawn = np.zeros(shape) if noise is None else np.stack(problem.read_noise(noise))

@@ -1,9 +1,8 @@
-"""GPJax: `WhitenedVariationalGaussian` and `elbo`; the step is that of its `fit`, compiled by itself."""
+"""GPJax: `WhitenedVariationalGaussian` and `elbo`; steps in a loop, as its `fit` takes them."""
 
 from __future__ import annotations
 
 import functools
-import itertools
 from pathlib import Path
 
 import equinox as eqx
@@ -13,6 +12,7 @@ import jax.numpy as jnp
 import optax
 
 from .. import problem
+from ..loops import steps_in_a_loop
 from ..worker import Prepared, serve
 from ..works import LEARNING_RATE, Work
 
@@ -45,20 +45,15 @@ def prepare(work: Work, noise: Path | None) -> Prepared:
     data = [(jnp.asarray(b["X"]), jnp.asarray(b["y"])) for b in problem.batches(work)]
     adam = optax.adam(LEARNING_RATE)
 
-    @eqx.filter_jit(donate="all-except-first")
-    def step(batch, model, state):
-        loss, gradient = eqx.filter_value_and_grad(loss_of)(model, *batch, n_data)
-        updates, state = adam.update(gradient, state, eqx.filter(model, eqx.is_array))
-        return eqx.apply_updates(model, updates), state, loss
+    parameters, fixed = eqx.partition(model, eqx.is_array)
 
-    start = jax.tree.map(lambda leaf: jnp.copy(leaf) if eqx.is_array(leaf) else leaf, model)
-    carried = [start, adam.init(eqx.filter(model, eqx.is_array))]
-    turns = itertools.cycle(data)
+    def take(carried, batch):
+        parameters, state = carried
+        loss, gradient = eqx.filter_value_and_grad(loss_of)(eqx.combine(parameters, fixed), *batch, n_data)
+        updates, state = adam.update(gradient, state, parameters)
+        return (eqx.apply_updates(parameters, updates), state), loss
 
-    def run(n: int) -> None:
-        for _ in range(n):
-            *carried[:], loss = step(next(turns), *carried)
-        jax.block_until_ready(loss)
+    run = steps_in_a_loop(take, (parameters, adam.init(parameters)), data)
 
     def value() -> float:
         """The variance of f holds a jitter there, whose cost is taken off."""

@@ -21,6 +21,7 @@ from .posteriors import PreparedPosterior as PreparedPosterior
 from .posteriors import RotatedPosterior as RotatedPosterior
 from .posteriors import StructuredPosterior as StructuredPosterior
 from .posteriors import WhitenedPosterior as WhitenedPosterior
+from .posteriors import for_values as for_values
 from .posteriors import turned as turned
 from .sparse_gp import ConditionedGP as ConditionedGP
 from .sparse_gp import SparseGP as SparseGP

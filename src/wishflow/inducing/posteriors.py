@@ -3,29 +3,44 @@
 from __future__ import annotations
 
 import abc
-import itertools
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Float, PyTree
 
-from ..linalg import cayley
+from ..linalg import cayley, fenced
 from ..parameters import LowerTriangular, zeros
+from ..runtime import on_accelerator
 
 N_BLOCKS = 5
 N_LANES = 4
 SMALLEST_CUT = 64
+# From so many outputs on products are wide enough to be cut into more blocks, and rows may be their last axis.
+MANY_OUTPUTS = 16
+MANY_BLOCKS = 7
+# How many rows of S are multiplied at once where there is no derivative.
+PAIR_WIDTH = 12
 
 
 def block_width(n_inducing: int, n_outputs: int) -> int:
-    """How many columns of each factor are multiplied at once: about a fifth, about a half for one output, whose
-    products would be too narrow; a multiple of `N_LANES`, the float32 lanes of a small vector register.
+    """How many columns of each factor are multiplied at once: about a fifth; about a half for one output, whose
+    products would be too narrow, a seventh for many; a multiple of `N_LANES`, the float32 lanes of a small vector
+    register.
     """
     if n_inducing < SMALLEST_CUT:
         return n_inducing
-    n_blocks = 2 if n_outputs == 1 else N_BLOCKS
+    n_blocks = 2 if n_outputs == 1 else MANY_BLOCKS if has_rows_last(n_outputs) else N_BLOCKS
     return -(-n_inducing // (n_blocks * N_LANES)) * N_LANES
+
+
+def has_rows_last(n_outputs: int) -> bool:
+    """Whether products with the factors of that many outputs have the outputs first and the rows last: on the CPU what
+    is done with each number of them, squares, sums and scales by output and row, then runs along memory.
+    """
+    return n_outputs >= MANY_OUTPUTS and not on_accelerator()
 
 
 class AbstractPosterior(eqx.Module):
@@ -73,14 +88,17 @@ class WhitenedPosterior(AbstractPosterior):
         """Factors of all outputs side by side: one matrix product instead of P.
 
         R is lower triangular, so its columns are cut into blocks without the zeros above them: with five blocks the
-        product costs 3/5 of the full one (with two, for one output, 3/4).
+        product costs 3/5 of the full one (with two, for one output, 3/4; with seven 4/7).
         """
         R, n_inducing = self.sqrt.value.astype(dtype), self.mean.shape[1]
-        starts = range(0, n_inducing, block_width(n_inducing, len(R)))
-        blocks = []
-        for start, stop in itertools.pairwise((*starts, n_inducing)):
-            blocks.append(jnp.moveaxis(R[:, start:, start:stop], 0, 1))
-        return PreparedFull(self.mean.T.astype(dtype), tuple(blocks))
+        starts = tuple(range(0, n_inducing, block_width(n_inducing, len(R))))
+        # Cut before the zeros are left out: the derivative then puts blocks side by side instead of adding full arrays.
+        columns = jnp.split(R, starts[1:], axis=2)
+        blocks = [part[:, start:] for start, part in zip(starts, columns, strict=True)]
+        mean = self.mean.T.astype(dtype)
+        if has_rows_last(len(R)):
+            return PreparedMany(mean, tuple(jnp.swapaxes(block, 1, 2) for block in blocks))
+        return PreparedFull(mean, tuple(jnp.moveaxis(block, 0, 1) for block in blocks))
 
 
 class StructuredPosterior(AbstractPosterior):
@@ -228,9 +246,127 @@ class PreparedFull(PreparedPosterior):
     blocks: tuple[Float[Array, "_rows P _width"], ...]
 
     def quadratics(self, a):
-        total = jnp.zeros((a.shape[0], self.mean.shape[1]), a.dtype)
-        for block in self.blocks:
-            rows, n_outputs, width = block.shape
-            product = a[:, a.shape[1] - rows :] @ block.reshape(rows, n_outputs * width)
-            total = total + jnp.sum(product.reshape(a.shape[0], n_outputs, width) ** 2, -1)
-        return total
+        return quadratic_forms(a, self.blocks)
+
+
+class PreparedMany(PreparedPosterior):
+    """`PreparedFull` for many outputs: blocks (P, width, M − start), and products with rows on the last axis."""
+
+    mean: Float[Array, "M P"]
+    blocks: tuple[Float[Array, "P _width _rows"], ...]
+
+    def quadratics(self, a):
+        return quadratic_forms_of_many(a.T, self.blocks).T
+
+    def for_values(self) -> PreparedSquares:
+        """The same, where many rows follow and no derivative (`for_values`)."""
+        n_inducing, n_outputs = self.mean.shape
+        lower = [jnp.pad(block, ((0, 0), (0, 0), (n_inducing - block.shape[2], 0))) for block in self.blocks]
+        columns = jnp.concatenate(lower, axis=1)  # R_pᵀ
+        S = jnp.swapaxes(columns, 1, 2) @ columns
+        entries = []
+        for start in range(0, n_inducing, PAIR_WIDTH):
+            is_inside = np.arange(start, n_inducing) < start + PAIR_WIDTH
+            part = S[:, start : start + PAIR_WIDTH, start:] * np.where(is_inside, 1.0, 2.0).astype(S.dtype)
+            entries.append(fenced(part.reshape(n_outputs, -1).T))
+        return PreparedSquares(self.mean, tuple(entries))
+
+
+class PreparedSquares(PreparedPosterior):
+    """aᵀS_p a with S_p = R_p R_pᵀ: products of the entries of S_p with all a_i a_j, those with i < j taken once but for
+    narrow blocks around the diagonal.
+
+    Less arithmetic than `PreparedMany`, and nothing of the size N P M is written; the derivative would take more.
+    """
+
+    mean: Float[Array, "M P"]
+    entries: tuple[Float[Array, "_pairs P"], ...]
+
+    def quadratics(self, a):
+        columns, total = a.T, jnp.zeros((self.mean.shape[1], a.shape[0]), a.dtype)
+        for i, entries in enumerate(self.entries):
+            start = i * PAIR_WIDTH
+            pairs = columns[start : start + PAIR_WIDTH, None] * columns[None, start:]
+            total = total + entries.T @ pairs.reshape(-1, a.shape[0])
+        return total.T
+
+
+def for_values(prepared: PyTree) -> PyTree:
+    """Whatever holds prepared posteriors, for many rows without a derivative: forecasts."""
+
+    def is_many(part: Any) -> bool:
+        return isinstance(part, PreparedMany)
+
+    return jax.tree.map(lambda part: part.for_values() if is_many(part) else part, prepared, is_leaf=is_many)
+
+
+# --- ‖Rᵀa‖² in blocks, with derivatives of their own ---------------------------------------------
+#
+# With t = Rᵀa and G the derivatives by the forms: ∂a = R u and ∂R = a uᵀ with u = 2 G t. These are the derivatives that
+# JAX would find; written out, 2 G can be `fenced`, so that what led to G is not computed again for each number of t.
+
+
+@jax.custom_vjp
+def quadratic_forms(a: Float[Array, "N M"], blocks: tuple[Float[Array, "_rows P _width"], ...]) -> Float[Array, "N P"]:
+    """‖R_pᵀ a‖² for rows of a, with the factors in blocks of columns without the zeros above them."""
+    return _forms_forward(a, blocks)[0]
+
+
+def _forms_forward(a, blocks):
+    (n, n_inducing), n_outputs = a.shape, blocks[0].shape[1]
+    total, products = jnp.zeros((n, n_outputs), a.dtype), []
+    for block in blocks:
+        rows, _, width = block.shape
+        product = (a[:, n_inducing - rows :] @ block.reshape(rows, -1)).reshape(n, n_outputs, width)
+        total = total + jnp.sum(product * product, -1)
+        products.append(product)
+    return total, (a, blocks, products)
+
+
+def _forms_backward(residuals, G):
+    a, blocks, products = residuals
+    (n, n_inducing), scale = a.shape, fenced(G, 2.0)
+    by_a, by_blocks = jnp.zeros_like(a), []
+    for block, product in zip(blocks, products, strict=True):
+        rows = len(block)
+        start, u = n_inducing - rows, (product * scale[:, :, None]).reshape(n, -1)
+        by_a = by_a.at[:, start:].add(u @ block.reshape(rows, -1).T)
+        by_blocks.append((a[:, start:].T @ u).reshape(block.shape))
+    return by_a, tuple(by_blocks)
+
+
+quadratic_forms.defvjp(_forms_forward, _forms_backward)
+
+
+@jax.custom_vjp
+def quadratic_forms_of_many(
+    columns: Float[Array, "M N"], blocks: tuple[Float[Array, "P _width _rows"], ...]
+) -> Float[Array, "P N"]:
+    """The same for columns of a and many outputs: what `quadratic_forms` does with rows first, with rows last."""
+    return _many_forward(columns, blocks)[0]
+
+
+def _many_forward(columns, blocks):
+    (n_inducing, n), n_outputs = columns.shape, len(blocks[0])
+    total, products = jnp.zeros((n_outputs, n), columns.dtype), []
+    for block in blocks:
+        _, width, rows = block.shape
+        product = (block.reshape(-1, rows) @ columns[n_inducing - rows :]).reshape(n_outputs, width, n)
+        total = total + jnp.sum(product * product, 1)
+        products.append(product)
+    return total, (columns, blocks, products)
+
+
+def _many_backward(residuals, G):
+    columns, blocks, products = residuals
+    (n_inducing, n), scale = columns.shape, fenced(G.T, 2.0).T
+    by_columns, by_blocks = jnp.zeros_like(columns), []
+    for block, product in zip(blocks, products, strict=True):
+        rows = block.shape[2]
+        start, u = n_inducing - rows, (product * scale[:, None]).reshape(-1, n)
+        by_columns = by_columns.at[start:].add(block.reshape(-1, rows).T @ u)
+        by_blocks.append((u @ columns[start:].T).reshape(block.shape))
+    return by_columns, tuple(by_blocks)
+
+
+quadratic_forms_of_many.defvjp(_many_forward, _many_backward)

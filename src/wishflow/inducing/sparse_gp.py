@@ -56,6 +56,10 @@ class ConditionedGP(eqx.Module):
         """Mean and variance of f(x) with u integrated out: aᵀm and k − aᵀa + ‖Rᵀa‖²."""
         return self.marginals_at(X, self.basis.project(X))
 
+    def means(self, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
+        """The means alone."""
+        return self.posterior.means(self.basis.project(X))
+
     def marginals_at(self, X: Float[Array, "N D"], a: Float[Array, "N M"]) -> tuple[Array, Array]:
         """The same, for rows whose a(x) is known."""
         variance = self.basis.unexplained(X, a)[:, None] + self.posterior.quadratics(a)

@@ -162,6 +162,26 @@ def _clamp_at_zero_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[A
 
 def squared_distances(U: Float[Array, "N A"], V: Float[Array, "M A"], dtype: DTypeLike) -> Float[Array, "N M"]:
     """‖u_i − v_j‖² = ‖u_i‖² + ‖v_j‖² − 2 u_iᵀv_j by one matrix product, never negative."""
-    U, V = U.astype(dtype), V.astype(dtype)
+    return clamp_at_zero(_distances(U.astype(dtype), V.astype(dtype)))
+
+
+@jax.custom_jvp
+def _distances(U: Float[Array, "N A"], V: Float[Array, "M A"]) -> Float[Array, "N M"]:
     products = jnp.matmul(U, V.T, precision=HIGHEST)
-    return clamp_at_zero(jnp.sum(U * U, axis=1)[:, None] + jnp.sum(V * V, axis=1)[None, :] - 2.0 * products)
+    return jnp.sum(U * U, axis=1)[:, None] + jnp.sum(V * V, axis=1)[None, :] - 2.0 * products
+
+
+@_distances.defjvp
+def _distances_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    """d‖u − v‖² = (du, 2uᵀdu)ᵀ(−2v, 1) + (−2u, 1)ᵀ(dv, 2vᵀdv): of its transpose two products are left, which hold the
+    sums over rows and columns too.
+    """
+    (U, V), (dU, dV) = primals, tangents
+
+    def sides(X, dX):
+        fixed = jnp.concatenate([-2.0 * X, jnp.ones((len(X), 1), X.dtype)], axis=1)
+        return fixed, jnp.concatenate([dX, 2.0 * jnp.sum(X * dX, axis=1, keepdims=True)], axis=1)
+
+    (of_U, by_U), (of_V, by_V) = sides(U, dU), sides(V, dV)
+    tangent = jnp.matmul(by_U, of_V.T, precision=HIGHEST) + jnp.matmul(of_U, by_V.T, precision=HIGHEST)
+    return _distances(U, V), tangent

@@ -68,18 +68,27 @@ class PreparedReadout(eqx.Module):
 
     def __call__(self, x: Float[Array, "N D"]) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
         """Mean and variance of g(x)."""
-        mean = x @ self.readout.weights.T + self.readout.constant
+        mean = self._linear(x)
         if self.gp is None or self.readout.amplitude is None:
             return mean, jnp.zeros_like(mean)
         gp_mean, variance = self.gp.marginals(x)
         amplitude = self.readout.amplitude.value
         return mean + amplitude * gp_mean, amplitude**2 * variance
 
+    def _linear(self, x: Float[Array, "N D"]) -> Float[Array, "N P"]:
+        return x @ self.readout.weights.T + self.readout.constant
+
+    def mean(self, x: Float[Array, "N D"]) -> Float[Array, "N P"]:
+        """E[g(x)] alone; unlike the variance it has derivatives in both modes."""
+        if self.gp is None or self.readout.amplitude is None:
+            return self._linear(x)
+        return self._linear(x) + self.readout.amplitude.value * self.gp.means(x)
+
     def slope(self, x: Float[Array, "N D"]) -> Float[Array, "N P D"]:
         """∂E[g]/∂x."""
         if self.gp is None:
             return jnp.broadcast_to(self.readout.weights, (x.shape[0], *self.readout.weights.shape))
-        return jax.vmap(jax.jacfwd(lambda row: self(row[None])[0][0]))(x)
+        return jax.vmap(jax.jacfwd(lambda row: self.mean(row[None])[0]))(x)
 
     def noise_factor(self, key: PRNGKeyArray, here: FieldValues) -> Float[Array, "N P nu"]:
         """A L J(x): the part of the noise of y that comes from Σ(x)."""
