@@ -361,12 +361,13 @@ def test_blocks_of_triangular_factors_have_the_values_and_derivatives_of_the_pla
 def test_forms_for_values_alone_are_those_with_a_derivative(n_inducing):
     q, a, _ = triangular_problem(17, n_inducing)
     prepared = q.prepare(a.dtype)
-    faster = inducing.for_values({"field": prepared, "else": 1.0})["field"]
+    faster = inducing.for_values({"field": prepared, "else": 1.0}, n_rows=4 * n_inducing)["field"]
     assert type(faster) is not type(prepared)
     np.testing.assert_allclose(faster.quadratics(a), plain_forms(a, q.factors()), rtol=1e-10)
     np.testing.assert_array_equal(faster.means(a), prepared.means(a))
 
 
-def test_few_outputs_are_left_as_they_are_where_values_alone_are_asked_for():
-    prepared = triangular_problem(3, 20)[0].prepare(jnp.float64)
-    assert eqx.tree_equal(inducing.for_values(prepared), prepared)
+@pytest.mark.parametrize("n_outputs, n_rows", [(3, 1000), (17, 79)])
+def test_few_outputs_and_few_rows_are_left_as_they_are(n_outputs, n_rows):
+    prepared = triangular_problem(n_outputs, 20)[0].prepare(jnp.float64)
+    assert eqx.tree_equal(inducing.for_values(prepared, n_rows), prepared)

@@ -6,8 +6,6 @@ One time unit is the median gap; δ (`step`) is part of the model: training, sco
 
 from __future__ import annotations
 
-import math
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -27,7 +25,6 @@ from ..fields.dynamic import (
     WishartNoise,
 )
 from ..inducing import POSTERIORS, InducingBasis, for_values, kernel_matrix_on_host
-from ..noise import normals_of_keys
 from ..parameters import Free, Positive, Scaled, zeros
 from ..runtime import on_device
 from ..specs import Diagonal, DynamicsSpec, GPDiffusion, NoDiffusion, Wishart
@@ -43,8 +40,6 @@ FARTHEST_CONSTANT = 2.0
 # Degrees of freedom of Student-t noise at the start, and the least, below which there is hardly a covariance.
 TAIL_DOF = 8.0
 LEAST_TAIL_DOF = 2.1
-# The noise of a forecast is drawn before its first step where it takes no more bytes than this.
-DRAWN_LIMIT = 2**28
 
 
 class DynamicsModel(eqx.Module):
@@ -180,27 +175,16 @@ def simulate(
     The state after a tick is the first block of what is seen before the next one; the transition densities of a
     forecast need the whole of it.
     """
-    layout, field = field.layout, for_values(field)
-
-    def at(history, u):
-        return field.at(layout.row(history, jnp.broadcast_to(u, (len(history), len(u)))))
-
-    noise = jax.random.split(key, len(h))
-    there = jax.eval_shape(at, history, u[0])
-    shape, dtype = (len(history), there.n_normals), there.drift.dtype
-    # The same numbers, drawn at once: the generator then uses all cores. Student-t noise takes more than normals.
-    is_drawn = there.tail_dof is None and len(h) * math.prod(shape) * dtype.itemsize <= DRAWN_LIMIT
-    if is_drawn:
-        noise = normals_of_keys(noise, shape, dtype)
+    layout, field = field.layout, for_values(field, history.shape[0] * h.shape[0])
 
     def tick(history, inputs):
-        noise, h, u = inputs
-        here = at(history, u)
-        moved = here.moved(noise, h) if is_drawn else here.increment(noise, h)
-        x = history[:, : layout.dim] + h * here.drift + moved
+        k, h, u = inputs
+        X = layout.row(history, jnp.broadcast_to(u, (history.shape[0], len(u))))
+        here = field.at(X)
+        x = history[:, : layout.dim] + h * here.drift + here.increment(k, h)
         if limits is not None:
             x = jnp.clip(x, limits[0], limits[1])
         return layout.shift(history, x), layout.chosen(history)
 
-    end, before = jax.lax.scan(tick, history, (noise, h, u))
+    end, before = jax.lax.scan(tick, history, (jax.random.split(key, len(h)), h, u))
     return end[:, : layout.dim], before
