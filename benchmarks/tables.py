@@ -30,8 +30,8 @@ from .mixtures import MOST_KINDS, best_mixtures, kinds_of, mixture_energy
 from .reproduction import NOT_MEASURED, ROOT
 
 N_MIXTURES = 3
-SPEED_RUNS = ("speed_latest.json",)
-EARLIER_SPEED_RUNS = ("speed_before.json", "speed.json", "speed_series.json", "speed_now.json")
+SPEED_RUNS = ("speed_latest.json", "speed_forecast.json")
+EARLIER_SPEED_RUNS = ("speed_before.json", "speed.json", "speed_series.json", "speed_now.json", "speed_single.json")
 TUNED = {"diffwgp": "diffwgp5"}
 DOCUMENTS = ("README.md", "docs/reproduction.md", "docs/results.md", "docs/tuning.md", "docs/performance.md")
 GROWTH_FIGURE = "figures/growth.svg"  # beside the page that shows it; drawn by `python -m benchmarks.growth`
@@ -227,8 +227,9 @@ def _speed_rows(rows: list[dict]) -> str:
 
 def speed_change_table() -> str:
     """Ours in the runs that hold the same works, one after another, each beside the best peer of its run."""
-    first, then, series, later, now = (_by_contender(name) for name in (*EARLIER_SPEED_RUNS, *SPEED_RUNS))
-    runs = {"first": first, "then": {**then, **series}, "later": later, "now": now}
+    first, then, series, later, after = (_by_contender(name) for name in EARLIER_SPEED_RUNS)
+    now = {key: row for name in SPEED_RUNS for key, row in _by_contender(name).items()}
+    runs = {"first": first, "then": {**then, **series}, "later": later, "after that": after, "now": now}
     rows = {}
     for key in now:
         if key[1].startswith("ours"):
