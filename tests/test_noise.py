@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from wishflow.noise import normal_quantile, odd_number, standard_normals
+from wishflow.noise import host_keys, host_uniform, normal_quantile, odd_number, standard_normals
+from wishflow.runtime import random_key
 
 N = 1_000_000
 
@@ -57,3 +58,18 @@ def test_without_wide_integers_the_draws_are_those_of_jax():
     with jax.enable_x64(False):
         found = standard_normals(jax.random.key(1), (5,), jnp.float32)
         np.testing.assert_array_equal(found, jax.random.normal(jax.random.key(1), (5,), jnp.float32))
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**31 + 1, 2**40 + 3, -1])
+def test_keys_and_numbers_of_the_host_are_those_of_jax(seed):
+    key = jax.random.key(seed)
+    words = np.asarray(jax.random.key_data(key))
+    np.testing.assert_array_equal(jax.random.key_data(random_key(seed)), words)
+    np.testing.assert_array_equal(host_keys(words, 3), jax.random.key_data(jax.random.split(key, 3)))
+    expected = jax.random.uniform(key, (1000,), minval=np.nextafter(-1.0, 0.0))
+    np.testing.assert_allclose(host_uniform(words, 1000), expected, rtol=0, atol=1e-15)
+
+
+def test_a_key_is_of_the_generator_that_the_user_chose():
+    with jax.default_prng_impl("rbg"):
+        assert random_key(3) == jax.random.key(3)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float, Int32, PRNGKeyArray, UInt32
+from jaxtyping import Array, Float, Int32, PRNGKeyArray, UInt32, UInt64
 
 # erf⁻¹ in single precision: polynomials in w − 5/2 below w = 5 and in √w − 3 above it, w = −log(1 − u²) (M. Giles,
 # "Approximating the erfinv function", GPU Computing Gems 2, 2012), the highest power first.
@@ -67,3 +67,36 @@ def normal_quantile(odd: Int32[Array, "*shape"]) -> Float[Array, "*shape"]:
     for central, tail in zip(CENTRAL, TAIL, strict=True):
         value = jnp.where(is_central, np.float32(central), np.float32(tail)) + value * v
     return np.float32(math.sqrt(2.0)) * value * u
+
+
+# --- the same generator on the host ---------------------------------------------------------------
+
+# Threefry-2x32 with 20 rounds (J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+PARITY = np.uint32(0x1BD11BDA)
+
+
+def threefry(key: UInt32[np.ndarray, " 2"], counts: UInt64[np.ndarray, " n"]) -> UInt64[np.ndarray, " n"]:
+    """64 bits for each count."""
+    keys = (key[0], key[1], key[0] ^ key[1] ^ PARITY)
+    x, y = (counts >> np.uint64(32)).astype(np.uint32) + keys[0], counts.astype(np.uint32) + keys[1]
+    for i in range(5):
+        for r in ROTATIONS[i % 2]:
+            x = x + y
+            y = ((y << np.uint32(r)) | (y >> np.uint32(32 - r))) ^ x
+        x, y = x + keys[(i + 1) % 3], y + keys[(i + 2) % 3] + np.uint32(i + 1)
+    return (x.astype(np.uint64) << np.uint64(32)) | y
+
+
+def host_keys(key: UInt32[np.ndarray, " 2"], n: int) -> UInt32[np.ndarray, "n 2"]:
+    """`jax.random.split` of the words of a key."""
+    bits = threefry(key, np.arange(n, dtype=np.uint64))
+    return np.stack([bits >> np.uint64(32), bits & np.uint64(0xFFFFFFFF)], 1).astype(np.uint32)
+
+
+def host_uniform(key: UInt32[np.ndarray, " 2"], n: int) -> Float[np.ndarray, " n"]:
+    """`jax.random.uniform` on (−1, 1), in float64."""
+    bits = threefry(key, np.arange(n, dtype=np.uint64))
+    one = np.float64(1.0).view(np.uint64)
+    low = np.nextafter(-1.0, 0.0)
+    return np.maximum(low, ((bits >> np.uint64(12) | one).view(np.float64) - 1.0) * (1.0 - low) + low)

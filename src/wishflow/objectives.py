@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -410,13 +412,22 @@ def readout_log_density(
 # --- the collapsed bound (Titsias 2009), Gaussian likelihood ---------------------------------
 
 
-def _collapsed_statistics(model: SparseGPModel, batch: Batch):
-    """aᵀa, aᵀy, yᵀy, Σ k_ii over the rows: all that the bound needs of the data."""
+class CollapsedStatistics(NamedTuple):
+    """aᵀa, aᵀy, yᵀy and Σ k_ii over the rows: all that the bound needs of the data."""
+
+    aa: Float[Array, "M M"]
+    ay: Float[Array, "M P"]
+    yy: Float[Array, " P"]
+    k_sum: Scalar
+
+
+def collapsed_statistics(model: SparseGPModel, batch: Batch) -> CollapsedStatistics:
+    """The sums over the rows of a batch."""
     basis = model.output.basis.prepare()
     a = basis.project(batch.X) * batch.weights[:, None]
     y = batch.y * batch.weights[:, None]
     k_sum = jnp.sum(model.output.basis.kernel.diagonal(batch.X) * batch.weights)
-    return a.T @ a, a.T @ y, jnp.sum(y**2, 0), k_sum
+    return CollapsedStatistics(a.T @ a, a.T @ y, jnp.sum(y**2, 0), k_sum)
 
 
 def _noise(model: SparseGPModel) -> Float[Array, " P"]:
@@ -429,12 +440,14 @@ def _noise(model: SparseGPModel) -> Float[Array, " P"]:
     return model.likelihood.variance
 
 
-def collapsed_bound(model: SparseGPModel, batch: Batch) -> Scalar:
+def collapsed_bound(model: SparseGPModel, batch: Batch, known: CollapsedStatistics | None = None) -> Scalar:
     """The bound at the optimal q, summed over outputs: with A = a/σ, B = I + AAᵀ = L_B L_Bᵀ, c = L_B⁻¹ A y/σ,
 
     −N/2 log 2πσ² − Σ log diag L_B − yᵀy/2σ² + ½ cᵀc − ½ (Σ k_ii/σ² − tr AAᵀ).
+
+    `known` are the statistics where they were found before.
     """
-    aa, ay, yy, k_sum = _collapsed_statistics(model, batch)
+    aa, ay, yy, k_sum = collapsed_statistics(model, batch) if known is None else known
     identity = jnp.eye(aa.shape[0], dtype=aa.dtype)
 
     def one(q):
@@ -448,9 +461,11 @@ def collapsed_bound(model: SparseGPModel, batch: Batch) -> Scalar:
     return jnp.sum(each(one, (ay.T, yy, _noise(model))))
 
 
-def optimal_posterior(model: SparseGPModel, batch: Batch) -> WhitenedPosterior:
+def optimal_posterior(
+    model: SparseGPModel, batch: Batch, known: CollapsedStatistics | None = None
+) -> WhitenedPosterior:
     """The q that attains the collapsed bound: R Rᵀ = B⁻¹, m = B⁻¹ A y/σ."""
-    aa, ay, _, _ = _collapsed_statistics(model, batch)
+    aa, ay, _, _ = collapsed_statistics(model, batch) if known is None else known
     identity = jnp.eye(aa.shape[0], dtype=aa.dtype)
 
     def one(q):

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.linalg  # noqa: F401  jaxlib calls SciPy's OpenBLAS; it must be loaded before its threads can be limited
 import threadpoolctl
 from jax.typing import DTypeLike
-from jaxtyping import Array
+from jaxtyping import Array, PRNGKeyArray
 
 from .errors import PrecisionError
 from .programs import StoredPrograms
@@ -70,6 +70,14 @@ def on_device(values: Any, dtype: DTypeLike | None = None) -> Array:
     if isinstance(values, jax.Array):
         return jnp.asarray(values, dtype)
     return jax.device_put(np.array(values, dtype))
+
+
+def random_key(seed: int) -> PRNGKeyArray:
+    """`jax.random.key`, whose program for the 64 bits of a seed is longer to compile than its key is to write down."""
+    if jax.config.jax_default_prng_impl != "threefry2x32":  # type: ignore[attr-defined]
+        return jax.random.key(seed)
+    words = np.array([seed >> 32, seed], np.int64).astype(np.uint32)
+    return jax.random.wrap_key_data(jax.device_put(words), impl="threefry2x32")
 
 
 def on_accelerator() -> bool:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from factories import make_batch, make_sparse_gp
 
 import wishflow as wf
 from wishflow import presets, specs
@@ -47,6 +48,15 @@ def test_many_problems_give_what_each_gives_alone():
     for a, b in zip(together, alone, strict=True):
         for x, y in zip(leaves(a), leaves(b), strict=True):
             np.testing.assert_array_equal(x, y)
+
+
+def test_the_end_on_the_host_is_that_of_the_other_devices():
+    model, batch = make_sparse_gp(), make_batch()
+    with computing():
+        on_host, elsewhere = collapsed.best_on_host(model, batch), collapsed.collapsed_end(model, batch)
+    for x, y in zip(jax.tree.leaves(on_host), jax.tree.leaves(elsewhere), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-10, atol=1e-12)
+    assert np.abs(np.asarray(on_host.output.posterior.mean - model.output.posterior.mean)).max() > 0.01
 
 
 def test_history_has_one_row_for_each_iteration_and_the_named_parts():

@@ -8,11 +8,12 @@ import equinox as eqx
 import jax
 import numpy as np
 import scipy.special
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from ..inducing import POSTERIORS, InducingBasis
+from ..noise import host_keys, host_uniform
 from ..parameters import Free, Positive, UnitRows, zeros
-from ..runtime import compiled, on_device
+from ..runtime import on_device
 from ..specs import Diagonal, DiffusionSpec, GPDiffusion, NoDiffusion, Wishart
 from .base import AbstractField
 from .deterministic import ConstantNoiseField
@@ -21,7 +22,6 @@ from .wishart import WishartField
 
 # m_Σ = 0 is a stationary point, because Σ is even in each column of J: start beside it.
 DIFFUSION_MEAN_SD = 0.1
-FEWEST_NORMALS = 1024
 
 
 def build(
@@ -63,18 +63,9 @@ def _build_wishart(spec, basis, dim, key, is_time_dependent) -> WishartField:
 
 
 def normals(key: PRNGKeyArray, *shapes: tuple[int, ...]) -> list[np.ndarray]:
-    """Standard normals of the given shapes, a key for each, out of vectors of 1024, 2048, … draws: a generator for
-    each shape is long to compile.
+    """Standard normals of the given shapes, a key for each: those of JAX, without a program that is longer to compile
+    than to do without.
     """
-    numbers = [math.prod(shape) for shape in shapes]
-    size = max(FEWEST_NORMALS, 1 << (max(numbers) - 1).bit_length())
-    # The quantile of JAX's own normals, by SciPy: of the generator it would be the most to compile.
-    draws = math.sqrt(2.0) * scipy.special.erfinv(np.asarray(_draws(key, len(shapes), size)))
-    return [x[:n].reshape(shape) for x, n, shape in zip(draws, numbers, shapes, strict=True)]
-
-
-@compiled
-def _draws(key: PRNGKeyArray, n_keys: int, size: int) -> Float[Array, "n_keys size"]:
-    """Uniform on (−1, 1), a row for each key."""
-    low = np.nextafter(np.float64(-1.0), 0.0)
-    return jax.vmap(lambda k: jax.random.uniform(k, (size,), minval=low))(jax.random.split(key, n_keys))
+    keys = host_keys(np.asarray(jax.random.key_data(key)), len(shapes))
+    uniform = [host_uniform(k, math.prod(shape)).reshape(shape) for k, shape in zip(keys, shapes, strict=True)]
+    return [math.sqrt(2.0) * scipy.special.erfinv(u) for u in uniform]

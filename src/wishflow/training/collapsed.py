@@ -18,7 +18,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree, Scalar
 
 from ..models import SparseGPModel
-from ..objectives import Batch, collapsed_bound, optimal_posterior
+from ..objectives import Batch, collapsed_bound, collapsed_statistics, optimal_posterior
 from ..runtime import compiled, on_device
 
 CHUNK = 50
@@ -108,15 +108,26 @@ def collapsed_end_many(models, data):
 
 @compiled
 def _value_and_grad(vector, model, data):
-    """−bound / N, its gradient and the noise, at the model whose parameters are one flat vector."""
+    """−bound / N, its gradient, the noise and the best q, at the model whose parameters are one flat vector.
+
+    q is needed once, at the end; but a program for it alone would take longer than all that is computed in vain.
+    """
     parameters, fixed = eqx.partition(model, _mask(model))
 
     def loss(parameters):
         model = eqx.combine(parameters, fixed)
-        return -collapsed_bound(model, data) / data.n_data, model.likelihood.noise_summary()
+        statistics = collapsed_statistics(model, data)
+        return -collapsed_bound(model, data, statistics) / data.n_data, (model, statistics)
 
-    (value, noise), gradient = jax.value_and_grad(loss, has_aux=True)(ravel_pytree(parameters)[1](vector))
-    return value, ravel_pytree(gradient)[0], noise
+    (value, (model, statistics)), gradient = jax.value_and_grad(loss, has_aux=True)(ravel_pytree(parameters)[1](vector))
+    q = optimal_posterior(model, data, statistics)
+    return value, ravel_pytree(gradient)[0], model.likelihood.noise_summary(), q
+
+
+def best_on_host(model: SparseGPModel, data: Batch) -> SparseGPModel:
+    """`finish_collapsed` by the program of `minimise_on_host`."""
+    vector = _raveled(eqx.partition(model, _mask(model))[0])
+    return eqx.tree_at(lambda m: m.output.posterior, model, _value_and_grad(on_device(vector), model, data)[3])
 
 
 def _raveled(tree: PyTree) -> np.ndarray:
@@ -144,7 +155,7 @@ def minimise_on_host(
     last = {"value": np.inf, "noise": np.nan}
 
     def loss(vector: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient, noise = (np.asarray(part) for part in _value_and_grad(on_device(vector), model, data))
+        value, gradient, noise = (np.asarray(part) for part in _value_and_grad(on_device(vector), model, data)[:3])
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
             # A factorisation that failed is a step too far: the line search backs off from a large number.
             return 1e10, np.zeros_like(vector)

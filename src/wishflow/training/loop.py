@@ -30,7 +30,7 @@ from ..initialise import inducing_points, padded_batch, series_batch, size_class
 from ..models import flow, model_builder, sparse_gp
 from ..models.dynamics import Start
 from ..models.latent import LatentStart
-from ..runtime import on_accelerator, on_device
+from ..runtime import on_accelerator, on_device, random_key
 from ..series import Transitions, Windows
 from ..specs import DynamicsSpec, FlowSpec, Gaussian, NoDiffusion, SparseGPSpec, TrainingSpec
 from . import chunk, collapsed
@@ -160,7 +160,7 @@ class _Run:
             self.status[i] = "converged"
 
     def _start_states(self, models: PyTree, steps: AbstractSteps) -> chunk.TrainState:
-        keys = [jax.random.key(p.seed) for p in self.problems]
+        keys = [random_key(p.seed) for p in self.problems]
         states = [chunk.start_state(m, k, steps) for m, k in zip(self._unstack(models), keys, strict=True)]
         return self._stack(states)
 
@@ -346,7 +346,7 @@ class _RowsRun(_Run):
             Z = inducing_points(problem.X, min(training.field_inducing, problem.n_inducing), problem.seed)
         # As wide as the GP: one that was fitted beside a flow knows the inputs alone.
         Z = Z[:, : start.output.basis.Z.shape[1]]
-        return flow.build(spec, training, start, Z, jax.random.key(problem.seed + 1))
+        return flow.build(spec, training, start, Z, random_key(problem.seed + 1))
 
     def _flow_phase(self, models: PyTree) -> PyTree:
         spec, training = self.spec, self.training
@@ -390,7 +390,7 @@ class _RowsRun(_Run):
         model, is_converged = collapsed.minimise_on_host(model, self.data, n_iter, on_chunk)
         if is_converged or ended[0]:
             self.status = ["converged" if is_converged else STOPPED]
-        return collapsed.collapsed_end(self._refresh_jitter(model), self.data)
+        return collapsed.best_on_host(self._refresh_jitter(model), self.data)
 
     def _steps(self, n_samples: int) -> RowSteps:
         training = self.training
@@ -422,7 +422,7 @@ class _SeriesRun(_Run):
         problem, training = self.problems[0], self.training
         model = problem.model
         if model is None:
-            key = jax.random.key(problem.seed + 1)
+            key = random_key(problem.seed + 1)
             build = model_builder(problem.spec)
             model = build(problem.spec, problem.layout, problem.start, problem.Z, key)
         rate = training.learning_rate if problem.learning_rate is None else problem.learning_rate
