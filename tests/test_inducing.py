@@ -20,6 +20,7 @@ from wishflow.inducing import (
     draw_pathwise,
     kernel_matrix_on_host,
 )
+from wishflow.inducing.sparse_gp import single_marginals
 from wishflow.parameters import LowerTriangular
 
 N_OUTPUTS = 3
@@ -323,6 +324,42 @@ def test_marginals_for_training_have_the_plain_values_and_derivatives(seed, n_ou
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10 * float(jnp.abs(b).max()))
     both = quick_jit(lambda gp, X: (gp.projected_marginals(X)[0], gp.basis.prepare().project(X)))(gp, X)
     np.testing.assert_allclose(*both, rtol=1e-12, atol=1e-14)
+
+
+def single_inputs(jitter=1e-10, n_inducing=12, n_rows=7):
+    """K, s, k, Kzz, W, m and R of one output on a line, where W is large: 1/√jitter at most."""
+    rng = np.random.default_rng(0)
+    Z, X = np.linspace(0, 1, n_inducing)[:, None], rng.uniform(size=(n_rows, 1))
+    Kzz, K = (np.exp(-0.5 * ((A - Z.T) / 0.3) ** 2) for A in (Z, X))
+    Kzz = 1.3 * (Kzz + jitter * np.eye(n_inducing))
+    W = np.linalg.inv(np.linalg.cholesky(Kzz))
+    R = np.linalg.cholesky(np.linalg.inv(np.eye(n_inducing) + 1e4 * W @ K.T @ K @ W.T))
+    return K, np.float64(1.3), np.full(n_rows, 1.3), Kzz, W, rng.normal(size=n_inducing), R
+
+
+def test_variances_keep_their_digits_where_the_whitener_is_large():
+    K, s, k, _, W, _, R = inputs = single_inputs()
+    a = s * K @ W.T
+    expected = k - np.sum(a * a, 1) + np.sum((a @ R) ** 2, 1)
+    assert np.abs(W).max() > 1e3
+    assert expected.max() < 1e-3
+    np.testing.assert_allclose(single_marginals(*map(jnp.asarray, inputs))[2], expected, rtol=0, atol=1e-10)
+
+
+def test_the_form_for_float32_has_the_values_and_derivatives_of_the_other():
+    def total(*inputs):
+        _, mean, variance = single_marginals(*inputs)
+        return jnp.sum(jnp.cos(mean) * variance)
+
+    @quick_jit
+    def both(inputs):
+        return jax.value_and_grad(total, argnums=(0, 1, 2, 3, 5, 6))(*inputs)
+
+    inputs = single_inputs(jitter=1e-1)
+    wide, narrow = (both(tuple(jnp.asarray(x, dtype) for x in inputs)) for dtype in (jnp.float64, jnp.float32))
+    for a, b in zip(jax.tree.leaves(narrow), jax.tree.leaves(wide), strict=True):
+        assert a.dtype == jnp.float32
+        np.testing.assert_allclose(a, b, rtol=0, atol=3e-4 * float(jnp.abs(b).max()))
 
 
 # --- forms for speed against the plain one --------------------------------------------------------

@@ -79,14 +79,16 @@ def single_marginals(
     """a = s K Wᵀ in rows, s the amplitude and W = Lz⁻¹, the means a m and the variances k − aᵀa + aᵀSa of one output
     with S = RRᵀ.
 
-    No derivative passes through a or W. With g and G the derivatives by means and variances and H = Σ_n G_n a_n a_nᵀ,
-    those by what does not depend on rows need no more products with rows:
+    No derivative passes through a or W. With g and G the derivatives by means and variances, u = a(S − I)W in rows and
+    H = Σ_n G_n a_n a_nᵀ,
 
-        ∂K = s A W with A = 2 G a(S − I) + g mᵀ,   ∂R = 2 H R,   ∂m = aᵀg,
-        ∂s = tr B / s and ∂Kzz = −Wᵀ Φ(B) W with B = Aᵀa = 2(S − I)H + m ∂mᵀ,
+        ∂K = s (2 G u + g mᵀW),   ∂R = 2 H R,   ∂m = aᵀg,
+        ∂s = tr B / s and ∂Kzz = −Wᵀ Φ(B) W with B = 2(S − I)H + m ∂mᵀ,
 
-    Φ as in `whitener` (∂W = s Aᵀ K = B Lzᵀ, and the Lzᵀ cancels). That makes four products of size N M² for value and
-    derivatives, where the steps one by one take six.
+    Φ as in `whitener` (∂W = s ∂aᵀ K = B Lzᵀ for B = ∂aᵀa, and the Lzᵀ cancels). In float64 the variances are found from
+    u too, as k + uᵀ(s K): three products of size N M² for value and derivatives, where the steps one by one take six.
+    That loses digits where W is large, but no more than a does. In float32 it may lose all of them: there are four, and
+    no variance is below aᵀSa.
     """
     return _single_forward(K, amplitude, diagonal, Kzz, W, m, R)[0]
 
@@ -94,20 +96,29 @@ def single_marginals(
 def _single_forward(K, amplitude, diagonal, Kzz, W, m, R):
     S = R @ R.T
     a = K @ (amplitude * W).T
-    t = a @ S
-    variance = jnp.maximum(diagonal - jnp.sum(a * a, -1), 0.0) + jnp.sum(a * t, -1)
-    return (a, a @ m, variance), (a, t, S, W, amplitude, m, R)
+    if K.dtype == jnp.float64:
+        product = a @ (S @ W - W)  # u
+        # What is left of a variance below the rounding of k is anybody's guess, but it is positive.
+        least = jnp.finfo(K.dtype).eps * diagonal
+        variance = jnp.maximum(diagonal + amplitude * jnp.sum(product * K, -1), least)
+    else:
+        product = a @ S
+        variance = jnp.maximum(diagonal - jnp.sum(a * a, -1), 0.0) + jnp.sum(a * product, -1)
+    return (a, a @ m, variance), (a, product, S, W, amplitude, m, R)
 
 
 def _single_backward(residuals, cotangents):
-    a, t, S, W, amplitude, m, R = residuals
+    a, product, S, W, amplitude, m, R = residuals
     _, g, G = cotangents
-    # Where k − aᵀa was cut off at zero, by rounding alone, its derivative passes through.
-    A = 2.0 * G[:, None] * (t - a) + g[:, None] * m
+    # Where rounding was cut off the derivative passes through.
+    if a.dtype == jnp.float64:
+        by_K = (2.0 * amplitude * G)[:, None] * product + g[:, None] * (amplitude * (m @ W))
+    else:
+        by_K = (2.0 * G[:, None] * (product - a) + g[:, None] * m) @ (amplitude * W)
     H, dm = a.T @ (G[:, None] * a), g @ a
     inner = 2.0 * (S @ H - H) + m[:, None] * dm
     by_Kzz = -W.T @ lower_half(inner) @ W
-    return A @ (amplitude * W), jnp.trace(inner) / amplitude, G, by_Kzz, None, dm, 2.0 * H @ R
+    return by_K, jnp.trace(inner) / amplitude, G, by_Kzz, None, dm, 2.0 * H @ R
 
 
 single_marginals.defvjp(_single_forward, _single_backward)
