@@ -200,9 +200,14 @@ def _result(name: str) -> dict:
 
 def speed_table() -> str:
     """Steps of ours and of the peers, all works."""
+    return _speed_rows(_latest_speeds())
+
+
+def _latest_speeds() -> list[dict]:
+    """The rows of the newest runs; a later run replaces all rows of its works."""
     runs = [_result(name)["rows"] for name in SPEED_RUNS]
-    latest = {row["work"]: run for run in runs for row in run}  # a later run replaces all rows of its works
-    return _speed_rows([row for work, run in latest.items() for row in run if row["work"] == work])
+    latest = {row["work"]: run for run in runs for row in run}
+    return [row for work, run in latest.items() for row in run if row["work"] == work]
 
 
 def _speed_rows(rows: list[dict]) -> str:
@@ -227,8 +232,8 @@ def _speed_rows(rows: list[dict]) -> str:
 
 def speed_change_table() -> str:
     """Ours in the runs that hold the same works, one after another, each beside the best peer of its run."""
-    first, then, series, later, after = (_by_contender(name) for name in EARLIER_SPEED_RUNS)
-    now = {key: row for name in SPEED_RUNS for key, row in _by_contender(name).items()}
+    first, then, series, later, after = (_by_contender(_result(name)["rows"]) for name in EARLIER_SPEED_RUNS)
+    now = _by_contender(_latest_speeds())
     runs = {"first": first, "then": {**then, **series}, "later": later, "after that": after, "now": now}
     rows = {}
     for key in now:
@@ -244,9 +249,8 @@ def _ratio(row: dict) -> str:
     return "not compared" if row["ratio"] is None else f"{row['ratio']:.2f}"
 
 
-def _by_contender(name: str) -> dict[tuple[str, str], dict]:
-    """Rows of a run that have a time."""
-    rows = _result(name)["rows"]
+def _by_contender(rows: list[dict]) -> dict[tuple[str, str], dict]:
+    """Those of the rows that have a time."""
     return {(row["work"], row["contender"]): row for row in rows if row["median_ms"] is not None}
 
 
@@ -381,12 +385,14 @@ def speed_sources() -> str:
     """Where the numbers of the speed tables come from."""
     names = [*SPEED_RUNS, *EARLIER_SPEED_RUNS, "blocks.json", "first_use.json"]
     names += [] if _growth() is None else ["growth.json"]
-    found = [_result(name)["provenance"] for name in names]
-    return "\n".join(f"- {_source(p)}, {p['cpu_count']} cores" for p in found)
+    found = {name: _result(name)["provenance"] for name in names}
+    return "\n".join(f"- `results/{name}`: {_source(p)}, {p['cpu_count']} cores" for name, p in found.items())
 
 
 def _source(p: dict) -> str:
-    return f"`{p['command']}`, commit {p['commit'][:12]}, {p['device']}, jax {p['versions']['jax']}"
+    commit, *is_changed = p["commit"].split("-")
+    changed = ", with changes" if is_changed else ""
+    return f"`{p['command']}`, commit {commit[:12]}{changed}, {p['device']}, jax {p['versions']['jax']}"
 
 
 def lever_table() -> str:

@@ -414,3 +414,20 @@ def test_forms_for_values_alone_are_those_with_a_derivative(n_inducing):
 def test_few_outputs_and_few_rows_are_left_as_they_are(n_outputs, n_rows):
     prepared = triangular_problem(n_outputs, 20)[0].prepare(jnp.float64)
     assert eqx.tree_equal(inducing.for_values(prepared, n_rows), prepared)
+
+
+def test_squares_for_values_alone_are_not_negative():
+    """R of nearly rank one and rows orthogonal to it, where the terms cancel to rounding."""
+    rng = np.random.default_rng(1)
+    n_inducing, n_outputs = 40, 16
+    r = rng.normal(size=n_inducing)
+    raw = np.zeros((n_outputs, n_inducing, n_inducing))
+    raw[:, :, 0], raw[:, np.arange(n_inducing), np.arange(n_inducing)] = r, -40.0
+    raw[:, 0, 0] = np.log(np.abs(r[0]))
+    r[0] = np.abs(r[0])
+    a = rng.normal(size=(200, n_inducing))
+    a -= np.outer(a @ r, r) / (r @ r)
+    q = eqx.tree_at(lambda q: q.sqrt.raw, WhitenedPosterior.prior(n_outputs, n_inducing), jnp.asarray(raw))
+    found = inducing.for_values(q.prepare(jnp.float64), 10_000).quadratics(jnp.asarray(a))
+    assert found.min() == 0.0
+    assert found.max() < 1e-10

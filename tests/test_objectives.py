@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from factories import DIFFUSIONS, make_batch, make_flow, make_sparse_gp, points, quick_jit
+from factories import DIFFUSIONS, make_batch, make_flow, make_sparse_gp, points, quick_jit, series_problem
+from scipy.special import logsumexp
 
 from wishflow import objectives
 from wishflow.models.base import output_components
@@ -22,6 +23,7 @@ from wishflow.objectives import (
     collapsed_bound,
     natural_step,
     negative_bound,
+    negative_rollout_bound,
     optimal_posterior,
 )
 
@@ -137,6 +139,28 @@ def test_rows_of_weight_zero_change_nothing(key):
 
     for one, other in zip(*(jax.tree.leaves(everything(model, b)) for b in (batch, padded)), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+
+
+def test_samples_of_a_rollout_are_averaged_window_by_window(key, monkeypatch):
+    """Windows of unequal weights, the average of densities: a density in the wrong place would change the fit."""
+    model, batch = series_problem(objective="rollout")
+    n = len(batch.windows.weights)
+    batch = eqx.tree_at(lambda b: b.windows.weights, batch, 1.0 + jnp.arange(n))
+    seen, average = [], objectives._over_paths
+    monkeypatch.setattr(objectives, "_over_paths", lambda by_row, kind: (seen.append(by_row), average(by_row, kind))[1])
+
+    @functools.partial(quick_jit, static_argnames="n_samples")
+    def densities_and_fit(model, batch, n_samples):
+        fit = negative_rollout_bound(model, batch, key, n_samples=n_samples, average="density")[1]["fit"]
+        return seen[-1], fit
+
+    (alone, _), (by_window, fit) = (densities_and_fit(model, batch, n_samples) for n_samples in (1, 2))
+    assert by_window.shape == (2, n)
+    np.testing.assert_allclose(by_window[0], alone[0], rtol=1e-10)
+    assert np.abs(np.asarray(by_window[0] - by_window[1])).min() > 1e-6
+    weights = np.asarray(batch.windows.weights)
+    expected = weights @ (logsumexp(by_window, 0) - np.log(2.0)) / weights.sum() * float(batch.windows.n_data)
+    np.testing.assert_allclose(fit, expected, rtol=1e-12)
 
 
 # --- natural gradients ---------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -12,6 +13,7 @@ from benchmarks.speed import arithmetic, environments, problem, table
 from benchmarks.speed.__main__ import parse
 from benchmarks.speed.contenders import PEER_NAMES, Contender, contenders_of
 from benchmarks.speed.driver import Measurement, Worker, WorkerError, measure, steps_for
+from benchmarks.speed.loops import steps_in_a_loop
 from benchmarks.speed.works import WORKS, find_work
 
 LIMITS = {"float32": 200.0, "float64": 100.0}
@@ -163,3 +165,14 @@ def test_noise_comes_back_in_the_order_of_its_use(tmp_path):
     arrays = [np.full((2,), float(i)) for i in range(12)]
     problem.write_noise(tmp_path / "noise.npz", arrays)
     np.testing.assert_array_equal(problem.read_noise(tmp_path / "noise.npz"), arrays)
+
+
+# --- steps in one program -------------------------------------------------------------------------
+
+
+def test_steps_in_a_loop_go_on_where_the_last_ended_and_take_the_batches_in_turn():
+    """With carry ← 10 carry + batch the digits of the carry are the batches that were taken."""
+    start = jnp.asarray(0.0)
+    run = steps_in_a_loop(lambda carry, batch: (10 * carry + batch, -carry), start, [jnp.asarray(b) for b in (1, 2, 3)])
+    assert [run(n) for n in (1, 2, 4)] == [0.0, -12.0, -123123.0]
+    assert start == 0.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,11 +14,10 @@ from wishflow.runtime import compiler_options
 
 from ..speed import ours
 from ..speed.arithmetic import operations
+from ..speed.loops import Body, looped, stacked
 from ..speed.works import Work
 from . import program
 from .timing import median_seconds
-
-Body = Callable[[Any, Any], Any]
 
 
 def shrunk(work: Work) -> Work:
@@ -31,21 +29,15 @@ class Loop:
     """A compiled program of many steps, whose number is not part of the program. `body(carry, batch)` is one step."""
 
     def __init__(self, body: Body, carry: Any, batches: list[Any]) -> None:
-        def steps(carry, data, n):
-            def one(i, carry):
-                return body(carry, jax.tree.map(lambda leaf: leaf[i % len(batches)], data))
-
-            return jax.lax.fori_loop(0, n, one, carry)
-
-        self.carry, self.data = carry, jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
-        jitted = jax.jit(steps, donate_argnums=0, compiler_options=compiler_options())
+        self.carry, self.data, self.first = carry, stacked(batches), jnp.asarray(0)
+        jitted = jax.jit(looped(body, len(batches)), donate_argnums=0, compiler_options=compiler_options())
         started = time.perf_counter()
-        self.compiled = jitted.lower(self.carry, self.data, jnp.asarray(1)).compile()
+        self.compiled = jitted.lower(self.carry, self.data, self.first, jnp.asarray(1)).compile()
         self.compile_s = time.perf_counter() - started
 
     def run(self, n: int) -> None:
-        """n steps, from where the last ones ended."""
-        self.carry = jax.block_until_ready(self.compiled(self.carry, self.data, jnp.asarray(n)))
+        """n steps, from where the last ones ended, on the batches from the first."""
+        self.carry = jax.block_until_ready(self.compiled(self.carry, self.data, self.first, jnp.asarray(n)))
 
 
 def training(work: Work, form: str) -> Loop:

@@ -297,7 +297,8 @@ def negative_rollout_bound(
         inputs = (jax.random.split(key, len(h)), h, _covariates_there(h, u), y, seen, windows.is_scored.T)
         return jnp.sum(scan_steps(tick, (windows.start, at(windows.start, u[0])), inputs)[1], 0)
 
-    # Samples are rows, not an axis of `vmap` (`AbstractModel.carry_samples` says why).
+    # Samples are rows, not an axis of `vmap` (`AbstractModel.carry_samples` says why), and take the first key of as
+    # many as there are, so that the numbers of one sample are those that it had as an axis.
     by_row = path(jax.random.split(key, n_samples)[0], windows.repeated(n_samples))
     by_window, _ = _over_paths(by_row.reshape(n_samples, -1), average)
     fit = windows.n_data / jnp.sum(windows.weights) * jnp.sum(windows.weights * by_window)

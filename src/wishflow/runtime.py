@@ -25,7 +25,11 @@ from .programs import StoredPrograms
 
 # On a GPU most of a compilation goes into trials of ways to multiply matrices. Without Triton's ways there are far
 # fewer; steps may be slower, by less than a fit of a few thousand of them saves (docs/performance.md).
-GPU_OPTIONS: dict[str, Any] = {"xla_gpu_enable_triton_gemm": False}
+# What does not depend on each other may run side by side: most kernels of ours leave a large GPU half idle.
+GPU_OPTIONS: dict[str, Any] = {
+    "xla_gpu_enable_triton_gemm": False,
+    "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
+}
 # On the CPU a program of ours can take longer to compile than to run. With these options of XLA a flow compiles three
 # times sooner and runs as fast: its work is in matrix products and factorisations, which LLVM does not see.
 # Sums by blocks (the pass that is left out) are much to compile and no faster, and gradients in float32 are as near to

@@ -21,7 +21,8 @@ SMALLEST_CUT = 64
 # From so many outputs on products are wide enough to be cut into more blocks, and rows may be their last axis.
 MANY_OUTPUTS = 16
 MANY_BLOCKS = 7
-# How many rows of S are multiplied at once where there is no derivative.
+# Where there is no derivative: how many rows of S are multiplied at once, and from how many rows for each inducing
+# point on it pays to compute S.
 PAIR_WIDTH = 8
 ROWS_PAID = 4
 
@@ -215,7 +216,7 @@ class PreparedPosterior(eqx.Module):
 
     @abc.abstractmethod
     def quadratics(self, a: Float[Array, "N M"]) -> Float[Array, "N P"]:
-        """‖R_pᵀ a‖²."""
+        """‖R_pᵀ a‖²; of full factors with derivatives in reverse mode alone."""
 
 
 class PreparedStructured(PreparedPosterior):
@@ -259,8 +260,8 @@ class PreparedMany(PreparedPosterior):
     def quadratics(self, a):
         return quadratic_forms_of_many(a.T, self.blocks).T
 
-    def for_values(self) -> PreparedSquares:
-        """The same for many rows and no derivative (`for_values`)."""
+    def as_squares(self) -> PreparedSquares:
+        """The same for many rows and no derivative."""
         n_inducing, n_outputs = self.mean.shape
         lower = [jnp.pad(block, ((0, 0), (0, 0), (n_inducing - block.shape[2], 0))) for block in self.blocks]
         columns = jnp.concatenate(lower, axis=1)  # R_pᵀ
@@ -296,14 +297,15 @@ class PreparedSquares(PreparedPosterior):
 
 def for_values(prepared: PyTree, n_rows: int) -> PyTree:
     """Whatever holds prepared posteriors, for that many rows without a derivative, such as those of a forecast. S costs
-    as much as M rows, which a gain of a quarter pays for from 4M on.
+    as much as M rows and what lays it out up to half of that again, which a gain of a quarter or more pays for from 4M
+    on. The two forms agree to rounding, not to the last digit.
     """
 
     def is_many(part: Any) -> bool:
         return isinstance(part, PreparedMany)
 
     def chosen(part: Any) -> Any:
-        return part.for_values() if is_many(part) and n_rows >= ROWS_PAID * len(part.mean) else part
+        return part.as_squares() if is_many(part) and n_rows >= ROWS_PAID * len(part.mean) else part
 
     return jax.tree.map(chosen, prepared, is_leaf=is_many)
 
@@ -312,6 +314,7 @@ def for_values(prepared: PyTree, n_rows: int) -> PyTree:
 #
 # With t = Rᵀa and G the derivatives by the forms: ∂a = R u and ∂R = a uᵀ with u = 2 G t. These are the derivatives that
 # JAX would find; written out, 2 G can be `fenced`, so that what led to G is not computed again for each number of t.
+# The two functions are one derivation in two layouts: a change of one is a change of the other.
 
 
 @jax.custom_vjp
@@ -338,7 +341,7 @@ def _forms_backward(residuals, G):
     for block, product in zip(blocks, products, strict=True):
         rows = len(block)
         start, u = n_inducing - rows, (product * scale[:, :, None]).reshape(n, -1)
-        by_a = by_a.at[:, start:].add(u @ block.reshape(rows, -1).T)
+        by_a = by_a + jnp.pad(u @ block.reshape(rows, -1).T, ((0, 0), (start, 0)))  # no kernel of its own on a GPU
         by_blocks.append((a[:, start:].T @ u).reshape(block.shape))
     return by_a, tuple(by_blocks)
 

@@ -167,6 +167,7 @@ def squared_distances(U: Float[Array, "N A"], V: Float[Array, "M A"], dtype: DTy
 
 @jax.custom_jvp
 def _distances(U: Float[Array, "N A"], V: Float[Array, "M A"]) -> Float[Array, "N M"]:
+    """`squared_distances` as they come, below zero by rounding."""
     products = jnp.matmul(U, V.T, precision=HIGHEST)
     return jnp.sum(U * U, axis=1)[:, None] + jnp.sum(V * V, axis=1)[None, :] - 2.0 * products
 
