@@ -30,7 +30,7 @@ from .mixtures import MOST_KINDS, best_mixtures, kinds_of, mixture_energy
 from .reproduction import NOT_MEASURED, ROOT
 
 N_MIXTURES = 3
-SPEED_RUNS = ("speed_latest.json", "speed_forecast.json")
+SPEED_RUNS = ("speed_latest.json",)
 EARLIER_SPEED_RUNS = ("speed_before.json", "speed.json", "speed_series.json", "speed_now.json", "speed_single.json")
 TUNED = {"diffwgp": "diffwgp5"}
 DOCUMENTS = ("README.md", "docs/reproduction.md", "docs/results.md", "docs/tuning.md", "docs/performance.md")
@@ -340,8 +340,10 @@ def _megabytes(part: dict) -> str:
 def gpu_tables() -> str:
     """The accelerator's ceilings and steps, and where they come from."""
     result = read_json(ROOT / "results" / "gpu.json")
-    source = "" if result is None else f"\n\nSource: {_source(result['provenance'])}."
-    return gpu.tables(result) + source
+    if result is None:
+        return gpu.tables(result)
+    runs = [result["provenance"], *reversed(result.get("earlier", []))]
+    return gpu.tables(result) + f"\n\nSource: {'; other rows: '.join(_source(run) for run in runs)}."
 
 
 def first_use_table() -> str:

@@ -1,19 +1,23 @@
 """Forms of the computation for accelerators give what the plain ones give, with its derivatives; here on the CPU."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from factories import WISHARTS, make_batch, make_flow, points, quick_jit, series_problem, spread
+from factories import WISHARTS, make_batch, make_flow, make_sparse_gp, points, quick_jit, series_problem, spread
 
-from wishflow import kernels, linalg, objectives, solver, specs
+from wishflow import kernels, linalg, objectives, runtime, solver, specs
 from wishflow.fields import wishart
 from wishflow.inducing import InducingBasis, SparseGP, joined_moments
 from wishflow.kernels import stationary
 from wishflow.objectives import natural_step, negative_bound, negative_filter_bound, negative_transition_bound
+from wishflow.training.steps import RowSteps, SeriesSteps
 
 MODULES = (objectives, solver, wishart, stationary)
+LONG = solver.UNROLLED_STEPS + 1
 
 
 @pytest.fixture
@@ -173,3 +177,34 @@ def test_distances_by_columns_keep_the_digits_of_float32(pretend):
     assert isinstance(by_columns, stationary.ProductStationary) and not isinstance(plain, stationary.ProductStationary)
     errors = [np.abs(np.asarray(fixed.matrix(X)) - exact).max() for fixed in (plain, by_columns)]
     assert errors[1] < 5 * errors[0] < 1e-5
+
+
+# --- programs without loops inside ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_steps, has_loops", [(3, False), (LONG, True)])
+def test_the_steps_of_long_paths_are_loops(n_steps, has_loops, pretend):
+    pretend()
+    steps = RowSteps(1, "float32", True, "log", 8)
+    model = dataclasses.replace(make_flow(WISHARTS[0]), n_steps=n_steps)
+    assert steps.has_loops(model, make_batch()) == has_loops
+    assert not steps.has_loops(make_sparse_gp(), make_batch())
+
+
+@pytest.mark.parametrize("n_ticks, has_loops", [(6, False), (LONG, True)])
+def test_long_windows_are_loops_and_single_steps_are_none(n_ticks, has_loops, pretend):
+    pretend()
+    _, batch = series_problem(objective="rollout")
+    windows = eqx.tree_at(lambda w: w.h, batch.windows, jnp.zeros((len(batch.windows.h), n_ticks)))
+    steps = SeriesSteps(1, "float32", False, "log", 8, 8, "rollout", False)
+    assert steps.has_loops(None, dataclasses.replace(batch, windows=windows)) == has_loops
+    assert not steps.has_loops(None, dataclasses.replace(batch, windows=None))
+
+
+def test_a_program_is_compiled_for_what_its_arguments_say(monkeypatch):
+    asked = []
+    monkeypatch.setattr(runtime, "compiler_options", lambda is_side_by_side=False: asked.append(is_side_by_side) or {})
+    program = runtime.compiled(lambda x: x + 1, side_by_side=lambda x: x.ndim == 0)
+    assert program(jnp.zeros(())) == 1.0 and all(asked)
+    assert program(jnp.zeros(1))[0] == 1.0 and not asked[-1]
+    assert runtime.compiled(lambda x: x + 1)(jnp.zeros(())) == 1.0 and not asked[-1]

@@ -200,6 +200,7 @@ def test_a_part_that_fails_leaves_its_error_and_the_file_keeps_the_others(tmp_pa
     assert not command.measure_all([command.Part("ceilings", "ceilings", fail)], tmp_path / "gpu.json")
     again = read_json(tmp_path / "gpu.json")
     assert again["works"] == written["works"], "a part that is measured again leaves the others"
+    assert again["earlier"] == [written["provenance"]], "and says where those come from"
     assert "not measured: MemoryError" in table.tables(again)
 
 

@@ -93,8 +93,12 @@ def memory() -> dict[str, Any] | None:
 
 
 def measure_all(some: list[Part], output: Path) -> bool:
-    """Measure the parts one after another, beside those that the file holds already; whether all went well."""
+    """Measure the parts one after another, beside those that the file holds already, whose provenance is kept under
+    "earlier"; whether all went well.
+    """
     result: dict[str, Any] = read_json(output) or {}
+    if "provenance" in result:
+        result = {**result, "earlier": [*result.get("earlier", []), result["provenance"]]}
     is_good = True
     for part in some:
         started = time.perf_counter()

@@ -105,9 +105,8 @@ class Watch:
         arrays, others = eqx.partition(arguments, eqx.is_array)
         if self.compiled is None:
             started = time.perf_counter()
-            jitted = jax.jit(
-                lambda arrays: self.function(*eqx.combine(arrays, others)), compiler_options=compiler_options()
-            )
+            options = compiler_options(chunk.is_loop_free(*arguments))
+            jitted = jax.jit(lambda arrays: self.function(*eqx.combine(arrays, others)), compiler_options=options)
             self.compiled = jitted.lower(arrays).compile()
             self.compile_s = time.perf_counter() - started
         self.arrays = arrays

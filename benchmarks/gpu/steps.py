@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wishflow.runtime import compiler_options
+from wishflow.solver import is_unrolled
 
 from ..speed import ours
 from ..speed.arithmetic import operations
@@ -28,9 +29,10 @@ def shrunk(work: Work) -> Work:
 class Loop:
     """A compiled program of many steps, whose number is not part of the program. `body(carry, batch)` is one step."""
 
-    def __init__(self, body: Body, carry: Any, batches: list[Any]) -> None:
+    def __init__(self, body: Body, carry: Any, batches: list[Any], has_loops: bool) -> None:
         self.carry, self.data, self.first = carry, stacked(batches), jnp.asarray(0)
-        jitted = jax.jit(looped(body, len(batches)), donate_argnums=0, compiler_options=compiler_options())
+        options = compiler_options(not has_loops)
+        jitted = jax.jit(looped(body, len(batches)), donate_argnums=0, compiler_options=options)
         started = time.perf_counter()
         self.compiled = jitted.lower(self.carry, self.data, self.first, jnp.asarray(1)).compile()
         self.compile_s = time.perf_counter() - started
@@ -46,7 +48,8 @@ def training(work: Work, form: str) -> Loop:
     key = jax.random.key(0)
     value = jax.eval_shape(start.take, start.vector, start.state, batches[0], key)[3]
     carry = (jnp.copy(start.vector), start.state, key, jnp.zeros(value.shape, value.dtype))
-    return Loop(lambda carry, batch: start.take(carry[0], carry[1], batch, carry[2]), carry, batches)
+    has_loops = not is_unrolled(work.n_steps)
+    return Loop(lambda carry, batch: start.take(carry[0], carry[1], batch, carry[2]), carry, batches, has_loops)
 
 
 def forecasting(work: Work, form: str) -> Loop:
@@ -61,7 +64,7 @@ def forecasting(work: Work, form: str) -> Loop:
         key, k_paths = jax.random.split(carry[0])
         return key, carry[1], ours.forecast(work, carry[1], start, k_paths)
 
-    return Loop(body, (jax.random.key(0), model, paths), starts)
+    return Loop(body, (jax.random.key(0), model, paths), starts, has_loops=True)
 
 
 def loop_of(work: Work, form: str = "full") -> Loop:

@@ -25,11 +25,10 @@ from .programs import StoredPrograms
 
 # On a GPU most of a compilation goes into trials of ways to multiply matrices. Without Triton's ways there are far
 # fewer; steps may be slower, by less than a fit of a few thousand of them saves (docs/performance.md).
-# What does not depend on each other may run side by side: most kernels of ours leave a large GPU half idle.
-GPU_OPTIONS: dict[str, Any] = {
-    "xla_gpu_enable_triton_gemm": False,
-    "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
-}
+GPU_OPTIONS: dict[str, Any] = {"xla_gpu_enable_triton_gemm": False}
+# Kernels that do not depend on each other side by side: most of ours leave a large GPU half idle. In programs with
+# loops inside it is slower, and it takes more memory.
+SIDE_BY_SIDE: dict[str, Any] = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
 # On the CPU a program of ours can take longer to compile than to run. With these options of XLA a flow compiles three
 # times sooner and runs as fast: its work is in matrix products and factorisations, which LLVM does not see.
 # Sums by blocks (the pass that is left out) are much to compile and no faster, and gradients in float32 are as near to
@@ -90,9 +89,10 @@ def on_accelerator() -> bool:
 
 
 @functools.cache
-def compiler_options() -> dict[str, Any]:
-    """Those of the options for this backend that this version of XLA knows."""
-    wanted = {"cpu": QUICK_OPTIONS, "gpu": GPU_OPTIONS}.get(jax.default_backend(), {})
+def compiler_options(is_side_by_side: bool = False) -> dict[str, Any]:
+    """Those of the options for this backend that this version of XLA knows, with kernels side by side or without."""
+    gpu_options = {**GPU_OPTIONS, **SIDE_BY_SIDE} if is_side_by_side else GPU_OPTIONS
+    wanted = {"cpu": QUICK_OPTIONS, "gpu": gpu_options}.get(jax.default_backend(), {})
     if _are_known(wanted):
         return dict(wanted)
     return {name: value for name, value in wanted.items() if _are_known({name: value})}
@@ -110,17 +110,22 @@ def _are_known(options: dict[str, Any]) -> bool:
 _kept: list[StoredPrograms] = []
 
 
-def compiled(function: Callable) -> Callable:
-    """`eqx.filter_jit` with our compiler options, looked up at the first call: importing starts no backend."""
+def compiled(function: Callable, *, side_by_side: Callable[..., bool] | None = None) -> Callable:
+    """`eqx.filter_jit` with our compiler options, looked up at the first call: importing starts no backend.
+
+    `side_by_side` says of the arguments whether kernels of a GPU are to run side by side; never if there is none.
+    """
 
     @functools.cache
-    def program() -> Callable:
-        return eqx.filter_jit(function, compiler_options=compiler_options())  # type: ignore[call-overload]
+    def program(is_side_by_side: bool) -> Callable:
+        return eqx.filter_jit(function, compiler_options=compiler_options(is_side_by_side))  # type: ignore[call-overload]
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        stored = _kept[-1].find(function, (args, kwargs), compiler_options()) if _kept else None
-        return program()(*args, **kwargs) if stored is None else stored()
+        is_side_by_side = side_by_side is not None and side_by_side(*args, **kwargs)
+        options = compiler_options(is_side_by_side)
+        stored = _kept[-1].find(function, (args, kwargs), options) if _kept else None
+        return program(is_side_by_side)(*args, **kwargs) if stored is None else stored()
 
     return call
 

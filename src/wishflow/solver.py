@@ -37,14 +37,20 @@ def scan_steps(step: Step, start: PyTree, inputs: PyTree, n_copies: int = 1) -> 
     `n_copies` is how many of these loops run side by side where the call is inside a `vmap`, which hides their number.
     """
     n_steps = jax.tree.leaves(inputs)[0].shape[0]
-    # What a loop keeps for its derivative is copied, in and out; few steps in a row are no loop. The CPU gains nothing.
-    unroll = n_steps if on_accelerator() and n_steps <= UNROLLED_STEPS else 1
+    unroll = n_steps if is_unrolled(n_steps) else 1
     n_all = n_copies * n_steps
     # The derivative is traced, which takes longer than the step itself, only where it might store too much.
     might_be = is_rematerialised(n_all * MOST_STORED * computed_bytes(step, start, inputs))
     if might_be and is_rematerialised(n_all * stored_bytes(step, start, inputs)):
         step = jax.checkpoint(step, prevent_cse=False)  # a loop keeps the two computations apart by itself
     return jax.lax.scan(step, start, inputs, unroll=unroll)
+
+
+def is_unrolled(n_steps: int) -> bool:
+    """Whether steps are written out: what a loop keeps for its derivative is copied, in and out. The CPU gains
+    nothing.
+    """
+    return on_accelerator() and n_steps <= UNROLLED_STEPS
 
 
 def is_rematerialised(n_bytes: int) -> bool:

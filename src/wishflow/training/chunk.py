@@ -6,6 +6,7 @@ of the program: one compilation serves a whole fit, whatever its length and sche
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import equinox as eqx
@@ -129,13 +130,18 @@ def run_steps(
     return state, dict(zip(names, records.T, strict=True))
 
 
-@compiled
+def is_loop_free(state: TrainState, data: PyTree, rates: Rates, n: Int[Array, ""], steps: AbstractSteps) -> bool:
+    """Whether the one loop of a chunk is that of its steps."""
+    return not steps.has_loops(state.model, data)
+
+
+@functools.partial(compiled, side_by_side=is_loop_free)
 def train_chunk(state, data, rates, n, steps):
     """`run_steps` for one model, compiled."""
     return run_steps(state, data, rates, n, steps)
 
 
-@compiled
+@functools.partial(compiled, side_by_side=is_loop_free)
 def train_chunk_many(states, data, rates, n, steps):
     """`run_steps` for many models of equal shape in one program (accelerators; on the CPU batched factorisations can
     hang).

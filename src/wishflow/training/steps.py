@@ -1,7 +1,7 @@
 """What a training step does with the data: which rows it takes and which bound it climbs. Compiled into the step.
 
-Each class is a frozen dataclass of plain values (part of the compiled program's identity) with three pure functions:
-`shuffle` once for each chunk, `batch` for each step, `loss` of a model on a batch.
+Each class is a frozen dataclass of plain values (part of the compiled program's identity) with three pure functions,
+`shuffle` once for each chunk, `batch` for each step, `loss` of a model on a batch, and what the compiler should know.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
+from ..models import FlowModel
 from ..objectives import (
     Batch,
     SeriesBatch,
@@ -26,6 +27,7 @@ from ..objectives import (
     negative_rollout_bound,
     negative_transition_bound,
 )
+from ..solver import is_unrolled
 
 # By objective and whether the state is latent.
 BOUNDS: dict[tuple[str, bool], Any] = {
@@ -58,6 +60,10 @@ class AbstractSteps(abc.ABC):
         """The data of step i of a chunk."""
 
     @abc.abstractmethod
+    def has_loops(self, model: Any, data: PyTree) -> bool:
+        """Whether a step on an accelerator has loops inside: paths whose steps are not written out."""
+
+    @abc.abstractmethod
     def loss(self, model: Any, batch: PyTree, key: PRNGKeyArray, kl_weight: Scalar) -> Loss:
         """The negative bound, its parts, and sites for natural gradients."""
 
@@ -87,6 +93,9 @@ class RowSteps(AbstractSteps):
 
     def batch(self, data: Batch, order, i):
         return next_rows(data, order, i, self.batch_size)
+
+    def has_loops(self, model, data):
+        return isinstance(model, FlowModel) and not is_unrolled(model.n_steps)
 
     def loss(self, model, batch: Batch, key, kl_weight):
         return negative_bound(
@@ -123,6 +132,9 @@ class SeriesSteps(AbstractSteps):
         if windows is not None:
             windows = next_rows(windows, order[1], i, self.n_windows)
         return SeriesBatch(transitions, windows)
+
+    def has_loops(self, model, data: SeriesBatch):
+        return data.windows is not None and not is_unrolled(data.windows.h.shape[-1])
 
     def loss(self, model, batch: SeriesBatch, key, kl_weight):
         value, parts = BOUNDS[self.objective, self.is_latent](
