@@ -132,7 +132,7 @@ def prepared(configuration: Configuration, work: Work) -> Point:
     with computing(), mock.patch.object(solver, "is_rematerialised", lambda n_bytes: choice):
         step, start = ours.training_step(work, ours.build(work, "full"))
         data = ours.batches(work)
-        program = step.lower(start.vector, start.state, data[0], jax.random.key(0)).compile()
+        program = step.lower(start.vectors, start.state, data[0], jax.random.key(0)).compile()
         run = ours.runner(program, start, data, work.name)
     return Point(lambda n: 1e3 * seconds(run, n) / n, peak_bytes(program.memory_analysis()))
 

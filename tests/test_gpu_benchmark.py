@@ -127,13 +127,16 @@ def test_steps_in_a_loop_are_the_steps_one_by_one():
     """Two turns of the compiled loop give the vector of two plain steps on the first two batches."""
     work = steps.shrunk(find_work("svgp64"))
     start, batches = ours.adam_step(work, ours.build(work, "full")), ours.batches(work)
-    vector, state, key = start.vector, start.state, jax.random.key(0)
+    vectors, state, key = start.vectors, start.state, jax.random.key(0)
     take = jax.jit(start.take)
     for batch in batches[:2]:
-        vector, state, key, value = take(vector, state, batch, key)
+        vectors, state, key, value = take(vectors, state, batch, key)
     loop = steps.loop_of(work)
     loop.run(2)
-    assert jnp.allclose(loop.carry[0], vector, rtol=1e-10) and jnp.allclose(loop.carry[3], value, rtol=1e-10)
+    for found, expected in zip(
+        jax.tree.leaves((loop.carry[0], loop.carry[3])), jax.tree.leaves((vectors, value)), strict=True
+    ):
+        assert jnp.allclose(found, expected, rtol=1e-10)
 
 
 # --- traces ---------------------------------------------------------------------------------------

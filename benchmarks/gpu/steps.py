@@ -43,11 +43,11 @@ class Loop:
 
 
 def training(work: Work, form: str) -> Loop:
-    """Adam steps; what is carried is (vector, state of Adam, key, value)."""
+    """Adam steps; what is carried is (vectors, state of Adam, key, value)."""
     start, batches = ours.adam_step(work, ours.build(work, form)), ours.batches(work)
     key = jax.random.key(0)
-    value = jax.eval_shape(start.take, start.vector, start.state, batches[0], key)[3]
-    carry = (jnp.copy(start.vector), start.state, key, jnp.zeros(value.shape, value.dtype))
+    value = jax.eval_shape(start.take, start.vectors, start.state, batches[0], key)[3]
+    carry = (*jax.tree.map(jnp.copy, (start.vectors, start.state)), key, jnp.zeros(value.shape, value.dtype))
     has_loops = not is_unrolled(work.n_steps)
     return Loop(lambda carry, batch: start.take(carry[0], carry[1], batch, carry[2]), carry, batches, has_loops)
 

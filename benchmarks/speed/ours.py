@@ -18,7 +18,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.flatten_util import ravel_pytree
 
 from wishflow.fields.dynamic import DynamicField, GPDrift, Layout, LinearDrift, WhiteNoise, WishartNoise
 from wishflow.fields.gp import GPField
@@ -40,6 +39,7 @@ from wishflow.objectives import (
 )
 from wishflow.parameters import Free, LowerTriangular, Positive, UnitRows
 from wishflow.runtime import compiler_options, computing
+from wishflow.training.chunk import packed
 
 from . import problem
 from .loops import steps_in_a_loop
@@ -229,34 +229,34 @@ def _prepare_forecast(work: Work, model: DynamicsModel, starts: list[Any]) -> Pr
 class AdamStep:
     """A training step as a pure function, and where it starts.
 
-    `take(vector, state, batch, key)` gives the next vector, state and key and the value of `objective(vector, batch,
+    `take(vectors, state, batch, key)` gives the next ones, state and key and the value of `objective(vectors, batch,
     key)` before the step.
     """
 
     take: Callable
     objective: Callable
-    vector: Any
+    vectors: Any
     state: Any
 
 
 def adam_step(work: Work, model: Any) -> AdamStep:
-    """Adam on one flat vector of all parameters but the jitters."""
+    """Adam on all parameters but the jitters, packed as in training."""
     mask = jax.tree.map(lambda leaf: True, model)
     mask = eqx.tree_at(lambda m: [b.jitter for b in m.bases()], mask, replace_fn=lambda _: False)
     parameters, fixed = eqx.partition(model, mask)
-    vector, unravel = ravel_pytree(parameters)
+    vectors, unpack = packed(parameters)
     loss = loss_of(work)
 
-    def objective(vector, batch, key):
-        return loss(eqx.combine(unravel(vector), fixed), batch, key)
+    def objective(vectors, batch, key):
+        return loss(eqx.combine(unpack(vectors), fixed), batch, key)
 
-    def take(vector, state, batch, key):
+    def take(vectors, state, batch, key):
         key, k_step = jax.random.split(key)
-        value, gradient = jax.value_and_grad(objective)(vector, batch, k_step)
+        value, gradient = jax.value_and_grad(objective)(vectors, batch, k_step)
         updates, state = ADAM.update(gradient, state)
-        return vector + updates, state, key, value
+        return optax.apply_updates(vectors, updates), state, key, value
 
-    return AdamStep(take, objective, vector, ADAM.init(vector))
+    return AdamStep(take, objective, vectors, ADAM.init(vectors))
 
 
 def training_step(work: Work, model: Any) -> tuple[Callable, AdamStep]:
@@ -268,7 +268,7 @@ def training_step(work: Work, model: Any) -> tuple[Callable, AdamStep]:
 def runner(step: Callable, start: AdamStep, data: list[Any], name: str) -> Callable[[int], None]:
     """run(n): n steps from where the last call ended, on the batches in turn."""
     # Copies: a step takes over the arrays that it is given.
-    carried = [*jax.tree.map(jnp.copy, (start.vector, start.state)), jax.random.key(0)]
+    carried = [*jax.tree.map(jnp.copy, (start.vectors, start.state)), jax.random.key(0)]
     turns = itertools.cycle(data)
 
     def steps(n: int) -> None:
@@ -288,7 +288,7 @@ def _prepare_steps(work: Work, model: Any, data: list[Any]) -> Prepared:
         *carried, loss = start.take(*carried[:2], batch, carried[2])
         return tuple(carried), loss
 
-    loop = steps_in_a_loop(take, (start.vector, start.state, jax.random.key(0)), data, compiler_options())
+    loop = steps_in_a_loop(take, (start.vectors, start.state, jax.random.key(0)), data, compiler_options())
 
     def run(n: int) -> None:
         with computing():
@@ -297,7 +297,7 @@ def _prepare_steps(work: Work, model: Any, data: list[Any]) -> Prepared:
 
     def value() -> float:
         with computing():
-            return float(jax.jit(start.objective)(start.vector, data[0], jax.random.key(VALUE_KEY)))
+            return float(jax.jit(start.objective)(start.vectors, data[0], jax.random.key(VALUE_KEY)))
 
     return Prepared(run, value)
 

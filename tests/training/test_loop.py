@@ -59,6 +59,22 @@ def test_the_end_on_the_host_is_that_of_the_other_devices():
     assert np.abs(np.asarray(on_host.output.posterior.mean - model.output.posterior.mean)).max() > 0.01
 
 
+def test_small_leaves_are_packed_into_one_vector_and_come_back(monkeypatch):
+    monkeypatch.setattr(chunk, "LARGE", 6)
+    tree = {"a": jnp.arange(2.0), "b": jnp.arange(6.0).reshape(2, 3), "c": (jnp.ones(()), None, jnp.zeros((1, 5)))}
+    (vector, large), unpack = chunk.packed(tree)
+    assert [part.shape for part in (vector, *large)] == [(8,), (2, 3)]
+    assert eqx.tree_equal(unpack((vector, large)), tree)
+
+
+def test_large_leaves_are_trained_as_they_are_in_a_vector(monkeypatch):
+    alone = train([problem()])[0]
+    monkeypatch.setattr(chunk, "LARGE", 20)
+    jax.clear_caches()
+    for x, y in zip(leaves(alone), leaves(train([problem()])[0]), strict=True):
+        np.testing.assert_allclose(x, y, rtol=0, atol=1e-6)  # paths are in float32
+
+
 def test_history_has_one_row_for_each_iteration_and_the_named_parts():
     (trained,) = train([problem()])
     assert trained.n_iter == len(trained.history) == SMALL.warm_iter + SMALL.max_iter

@@ -7,6 +7,7 @@ of the program: one compilation serves a whole fit, whatever its length and sche
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -23,6 +24,8 @@ from .steps import AbstractSteps
 
 CHUNK = 500
 OPTIMISER = optax.scale_by_adam()
+# Entries of a leaf that is not copied into a vector with others.
+LARGE = 2**16
 
 
 class Rates(eqx.Module):
@@ -59,18 +62,35 @@ def trainable(model: Any, steps: AbstractSteps) -> PyTree:
     return mask
 
 
+def packed(tree: PyTree) -> tuple[PyTree[Array], Callable[[PyTree[Array]], PyTree]]:
+    """All small leaves in one vector, beside the large ones, and a function that undoes it.
+
+    Adam and what is done with its result compile once for the vector and not once for each leaf. A large leaf would
+    take longer to be put into it, and on the CPU what is computed for a vector takes longer than for a leaf with axes.
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    is_large = [leaf.size >= LARGE for leaf in leaves]
+    vector, unravel = ravel_pytree([leaf for leaf, large in zip(leaves, is_large, strict=True) if not large])
+
+    def unpack(parts: PyTree[Array]) -> PyTree:
+        small, large = iter(unravel(parts[0])), iter(parts[1])
+        return jax.tree.unflatten(structure, [next(large if large_one else small) for large_one in is_large])
+
+    return (vector, [leaf for leaf, large in zip(leaves, is_large, strict=True) if large]), unpack
+
+
 def start_state(model: Any, key: PRNGKeyArray, steps: AbstractSteps) -> TrainState:
     """The state before the first step."""
     parameters, _ = eqx.partition(model, trainable(model, steps))
-    leaves = jax.tree.leaves(parameters)
-    vector = jax.ShapeDtypeStruct((sum(leaf.size for leaf in leaves),), jnp.result_type(*leaves))
+    shapes = jax.eval_shape(lambda parameters: OPTIMISER.init(packed(parameters)[0]), parameters)
     # Adam starts at zero. Zeros of NumPy: JAX would compile programs to make them, for each number of parameters.
-    zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), jax.eval_shape(OPTIMISER.init, vector))
+    zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
     return TrainState(model, jax.tree.map(on_device, zeros), key, on_device(np.int32(0)))
 
 
 def _is_finite(tree: PyTree) -> Bool[Array, ""]:
-    return jnp.isfinite(ravel_pytree(tree)[0]).all()  # one vector: a reduction for each leaf is longer to compile
+    vector, large = packed(tree)[0]
+    return jnp.stack([jnp.isfinite(part).all() for part in (vector, *large)]).all()
 
 
 def _choose(condition: Bool[Array, ""], new: PyTree, old: PyTree) -> PyTree:
@@ -87,16 +107,15 @@ def step(
     def loss(parameters):
         return steps.loss(eqx.combine(parameters, fixed), batch, k_step, kl_weight)
 
-    # One flat vector: Adam, the check and the choice below then compile once and not once for each leaf.
-    vector, unravel = ravel_pytree(parameters)
+    vectors, unpack = packed(parameters)
     (_, (parts, sites)), gradient = jax.value_and_grad(loss, has_aux=True)(parameters)
-    direction, optimiser = OPTIMISER.update(ravel_pytree(gradient)[0], state.optimiser)
-    moved = vector - rate * direction
+    direction, optimiser = OPTIMISER.update(packed(gradient)[0], state.optimiser)
+    moved = jax.tree.map(lambda x, d: x - rate * d, vectors, direction)
     before = state.model.output.posterior if steps.is_natural else None
     posterior = natural_step(before, sites, natural_rate) if before is not None else None
     is_good = _is_finite((moved, optimiser.nu, posterior, parts))
-    moved, optimiser, posterior = _choose(is_good, (moved, optimiser, posterior), (vector, state.optimiser, before))
-    model = eqx.combine(unravel(moved), fixed)
+    moved, optimiser, posterior = _choose(is_good, (moved, optimiser, posterior), (vectors, state.optimiser, before))
+    model = eqx.combine(unpack(moved), fixed)
     if posterior is not None:
         model = eqx.tree_at(lambda m: m.output.posterior, model, posterior)
     report = {**parts, "bound": bound_of(parts), "noise": model.noise_summary(), **model.summary()}
