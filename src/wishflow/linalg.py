@@ -287,10 +287,37 @@ def low_rank_log_density(
     if nu == 0:
         return elliptical_log_density(jnp.sum(z * z, -1), jnp.sum(jnp.log(diagonal), -1), D, dof)
     G = F / jnp.sqrt(diagonal)[..., None]
-    W = small_whitener(jnp.swapaxes(G, -1, -2) @ G + jnp.eye(nu, dtype=F.dtype))
-    inner = jnp.einsum("...ij,...dj,...d->...i", W, G, z)
-    log_det_B = jnp.sum(jnp.log(diagonal), -1) + log_det(W)
-    return elliptical_log_density(jnp.sum(z * z, -1) - jnp.sum(inner * inner, -1), log_det_B, D, dof)
+    squares, log_det_C = low_rank_terms(z, G)
+    return elliptical_log_density(squares, jnp.sum(jnp.log(diagonal), -1) + log_det_C, D, dof)
+
+
+@jax.custom_jvp
+def low_rank_terms(
+    z: Float[Array, "... D"], G: Float[Array, "... D nu"]
+) -> tuple[Float[Array, ...], Float[Array, ...]]:
+    """zᵀB⁻¹z and log|B| for B = I + GGᵀ, from the small C = I + GᵀG: with q = C⁻¹Gᵀz and e = B⁻¹z = z − Gq they are
+    ‖e‖² + ‖q‖² and log|C|.
+
+    Their derivatives need no more than that: 2 eᵀdz − 2 eᵀdG q, and 2 tr(C⁻¹Gᵀ dG).
+    """
+    return _low_rank_parts(z, G)[0]
+
+
+def _low_rank_parts(z, G):
+    C = jnp.swapaxes(G, -1, -2) @ G + jnp.eye(G.shape[-1], dtype=G.dtype)
+    W = small_whitener(C)
+    solved = (G @ jnp.swapaxes(W, -1, -2)) @ W  # G C⁻¹
+    q = jnp.sum(solved * z[..., None], -2)
+    e = z - jnp.sum(G * q[..., None, :], -1)
+    return (jnp.sum(e * e, -1) + jnp.sum(q * q, -1), log_det(W)), (solved, q, e)
+
+
+@low_rank_terms.defjvp
+def _low_rank_terms_jvp(primals, tangents):
+    dz, dG = tangents
+    values, (solved, q, e) = _low_rank_parts(*primals)
+    by_states = jnp.sum(e * (dz - jnp.sum(dG * q[..., None, :], -1)), -1)
+    return values, (2.0 * by_states, 2.0 * jnp.sum(solved * dG, (-2, -1)))
 
 
 def dense_log_density(

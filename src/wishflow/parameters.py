@@ -82,8 +82,8 @@ def with_positive_diagonal(raw: Float[Array, "*batch M M"]) -> Float[Array, "*ba
     The derivative goes entry by entry, dR_ii = R_ii draw_ii; through `diagonal_of` it would be four arrays of the size
     of R and two sums over them.
     """
-    diagonal = jnp.exp(diagonal_of(raw))
-    return jnp.tril(raw, -1) + diagonal[..., None] * jnp.eye(raw.shape[-1], dtype=raw.dtype)
+    is_diagonal = np.eye(raw.shape[-1], dtype=bool)
+    return jnp.where(is_diagonal, jnp.exp(diagonal_of(raw))[..., None], jnp.tril(raw, -1))
 
 
 @with_positive_diagonal.defjvp
