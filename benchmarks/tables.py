@@ -30,7 +30,7 @@ from .mixtures import MOST_KINDS, best_mixtures, kinds_of, mixture_energy
 from .reproduction import NOT_MEASURED, ROOT
 
 N_MIXTURES = 3
-SPEED_RUNS = ("speed_latest.json",)
+SPEED_RUNS = ("speed_latest.json", "speed_windows.json")
 EARLIER_SPEED_RUNS = ("speed_before.json", "speed.json", "speed_series.json", "speed_now.json", "speed_single.json")
 TUNED = {"diffwgp": "diffwgp5"}
 DOCUMENTS = ("README.md", "docs/reproduction.md", "docs/results.md", "docs/tuning.md", "docs/performance.md")
