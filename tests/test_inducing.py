@@ -357,9 +357,11 @@ def test_the_form_for_float32_has_the_values_and_derivatives_of_the_other():
 
     inputs = single_inputs(jitter=1e-1)
     wide, narrow = (both(tuple(jnp.asarray(x, dtype) for x in inputs)) for dtype in (jnp.float64, jnp.float32))
-    for a, b in zip(jax.tree.leaves(narrow), jax.tree.leaves(wide), strict=True):
+    mixed = both((jnp.asarray(inputs[0], jnp.float32), *(jnp.asarray(x) for x in inputs[1:])))
+    for a, b, c in zip(*map(jax.tree.leaves, (narrow, wide, mixed)), strict=True):
         assert a.dtype == jnp.float32
-        np.testing.assert_allclose(a, b, rtol=0, atol=3e-4 * float(jnp.abs(b).max()))
+        for found in (a, c):
+            np.testing.assert_allclose(found, b, rtol=0, atol=3e-4 * float(jnp.abs(b).max()))
 
 
 # --- forms for speed against the plain one --------------------------------------------------------

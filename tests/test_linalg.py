@@ -125,6 +125,24 @@ def test_low_rank_densities_against_dense_ones(dim, nu, share, rtol):
     assert all(np.isfinite(part).all() for part in gradient)
 
 
+@pytest.mark.parametrize("dof", [None, 5.0])
+@pytest.mark.parametrize("dim, nu", [(12, 5), (12, 1), (26, 15)])
+def test_derivatives_of_low_rank_densities_are_those_of_dense_ones(dim, nu, dof):
+    rng = np.random.default_rng(nu)
+    r, F, white = rng.normal(size=(5, dim)), rng.normal(size=(5, dim, nu)), np.exp(rng.normal(size=(5, dim)))
+    arguments = tuple(jnp.asarray(x) for x in (r, F, white))
+
+    def dense(r, F, white):
+        return linalg.dense_log_density(r, F @ jnp.swapaxes(F, -1, -2) + white[..., None] * jnp.eye(dim), dof)
+
+    def gradient(density):
+        return quick_jit(jax.grad(lambda *a: jnp.sum(jnp.cos(density(*a))), argnums=(0, 1, 2)))(*arguments)
+
+    found, expected = gradient(lambda *a: linalg.low_rank_log_density(*a, dof)), gradient(dense)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
+
+
 @pytest.mark.parametrize("dof", [2.5, 8.0])
 @pytest.mark.parametrize("dim, nu", [(12, 5), (4, 9), (3, 0)])
 def test_student_t_densities_against_dense_ones(dim, nu, dof):

@@ -105,7 +105,7 @@ class Watch:
         arrays, others = eqx.partition(arguments, eqx.is_array)
         if self.compiled is None:
             started = time.perf_counter()
-            options = compiler_options(chunk.is_loop_free(*arguments))
+            options = compiler_options(chunk.has_no_path_in_a_loop(*arguments))
             jitted = jax.jit(lambda arrays: self.function(*eqx.combine(arrays, others)), compiler_options=options)
             self.compiled = jitted.lower(arrays).compile()
             self.compile_s = time.perf_counter() - started

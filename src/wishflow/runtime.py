@@ -26,8 +26,8 @@ from .programs import StoredPrograms
 # On a GPU most of a compilation goes into trials of ways to multiply matrices. Without Triton's ways there are far
 # fewer; steps may be slower, by less than a fit of a few thousand of them saves (docs/performance.md).
 GPU_OPTIONS: dict[str, Any] = {"xla_gpu_enable_triton_gemm": False}
-# Kernels that do not depend on each other side by side: most of ours leave a large GPU half idle. In programs with
-# loops inside it is slower, and it takes more memory.
+# Kernels that do not depend on each other side by side: most of ours leave a large GPU half idle. It takes more memory,
+# and where paths are loops it is slower (docs/performance.md).
 SIDE_BY_SIDE: dict[str, Any] = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
 # On the CPU a program of ours can take longer to compile than to run. With these options of XLA a flow compiles three
 # times sooner and runs as fast: its work is in matrix products and factorisations, which LLVM does not see.
@@ -88,11 +88,18 @@ def on_accelerator() -> bool:
     return jax.default_backend() != "cpu"
 
 
-@functools.cache
 def compiler_options(is_side_by_side: bool = False) -> dict[str, Any]:
-    """Those of the options for this backend that this version of XLA knows, with kernels side by side or without."""
+    """Those of the options for this backend that this version of XLA knows; on a GPU with kernels side by side or
+    without.
+    """
+    backend = jax.default_backend()
+    return _known_options(backend, is_side_by_side and backend == "gpu")
+
+
+@functools.cache
+def _known_options(backend: str, is_side_by_side: bool) -> dict[str, Any]:
     gpu_options = {**GPU_OPTIONS, **SIDE_BY_SIDE} if is_side_by_side else GPU_OPTIONS
-    wanted = {"cpu": QUICK_OPTIONS, "gpu": gpu_options}.get(jax.default_backend(), {})
+    wanted = {"cpu": QUICK_OPTIONS, "gpu": gpu_options}.get(backend, {})
     if _are_known(wanted):
         return dict(wanted)
     return {name: value for name, value in wanted.items() if _are_known({name: value})}

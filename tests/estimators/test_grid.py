@@ -72,7 +72,9 @@ def test_rows_off_the_grid_are_those_on_it(values, kind, lags, keep):
             model.update(frame.iloc[90:91]).update(frame.iloc[91:95])
 
 
-@pytest.mark.parametrize("at", ["the stamps of y", "the grid", "quarters of an hour"])
+@pytest.mark.parametrize(
+    "at", ["the stamps of y", pytest.param("the grid", marks=pytest.mark.slow), "quarters of an hour"]
+)
 def test_covariates_are_found_at_the_stamps_of_y_and_at_those_of_the_grid(values, at):
     off, on = frames("hours", values)
     u = np.sin(np.arange(N))

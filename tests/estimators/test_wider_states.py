@@ -152,6 +152,7 @@ def test_a_gp_that_is_kept_is_that_of_the_inputs(quick, tmp_path):
     np.testing.assert_array_equal(wf.load(tmp_path / "kept.safetensors").predict(X), kept.predict(X))
 
 
+@pytest.mark.slow
 def test_folds_on_both_sides_of_the_limit_are_fitted_together(quick):
     """Of 666 rows some folds of ten have 599 and some 600."""
     X, y = smooth(600)

@@ -18,7 +18,7 @@ from ..initialise import size_class
 from ..likelihoods import PoissonLikelihood
 from ..models import AbstractModel, FlowModel
 from ..models.base import output_components, sample_outputs
-from ..runtime import compiled, computing, on_device
+from ..runtime import compiled, computing, on_device, random_key
 
 BLOCK = 128
 QUANTILE_STEPS = 60
@@ -108,14 +108,14 @@ def _samples(model: AbstractModel, X, key, start, n_draws):
 def predictive_moments(model: AbstractModel, X: np.ndarray, seed: int, n_samples: int) -> tuple[np.ndarray, ...]:
     """Mean (N, P) and covariance (N, P, P) of y."""
     with computing():
-        key = jax.random.key(seed)
+        key = random_key(seed)
     return by_blocks(lambda rows: _moments(model, rows, key, n_samples), X)
 
 
 def predictive_components(model: AbstractModel, X: np.ndarray, seed: int, n_samples: int) -> tuple[np.ndarray, ...]:
     """Means and variances (S, N, P) of y given each path: the components of the predictive mixture."""
     with computing():
-        key = jax.random.key(seed)
+        key = random_key(seed)
     components = by_blocks(lambda rows: _components(model, rows, key, n_samples), X)
     return tuple(np.moveaxis(part, 1, 0) for part in components)
 
@@ -125,7 +125,7 @@ def predictive_log_prob(
 ) -> tuple[np.ndarray, ...]:
     """Log of the mean density, and mean of the log densities, one number for each row."""
     with computing():
-        key = jax.random.key(seed)
+        key = random_key(seed)
     return by_blocks(lambda rows, targets: _log_prob(model, rows, targets, key, n_samples), X, y)
 
 
@@ -134,7 +134,7 @@ def predictive_quantiles(
 ) -> np.ndarray:
     """Quantiles (N, P, A) of y for each output."""
     with computing():
-        key, levels = jax.random.key(seed), on_device(alphas)
+        key, levels = random_key(seed), on_device(alphas)
     return by_blocks(lambda rows: _quantiles(model, rows, levels, key, n_samples), X)[0]
 
 
@@ -146,7 +146,7 @@ def joint_samples(model: AbstractModel, X: np.ndarray, seed: int, n_samples: int
     index = np.arange(size_class(len(X))) % len(X)
     size = next(s for s in (1, 4, 16, 64, 256) if s >= n_samples or s == 256)
     with computing():
-        key, rows = jax.random.key(seed), on_device(X[index])
+        key, rows = random_key(seed), on_device(X[index])
         blocks = [_samples(model, rows, key, on_device(i), size) for i in range(0, n_samples, size)]
         return np.concatenate([np.asarray(block) for block in blocks])[:n_samples, : len(X)]
 
@@ -170,4 +170,4 @@ def flow_paths(model: Any, X: np.ndarray, seed: int) -> np.ndarray:
     """One sample of the states after each step, (T, N, D)."""
     with computing():
         index = np.arange(size_class(len(X))) % len(X)
-        return np.asarray(_paths(model, on_device(X[index]), jax.random.key(seed)))[:, : len(X)]
+        return np.asarray(_paths(model, on_device(X[index]), random_key(seed)))[:, : len(X)]

@@ -96,19 +96,19 @@ def single_marginals(
 def _single_forward(K, amplitude, diagonal, Kzz, W, m, R):
     S = R @ R.T
     a = K @ (amplitude * W).T
-    if K.dtype == jnp.float64:
+    if a.dtype == jnp.float64:
         product = a @ (S @ W - W)  # u
         # What is left of a variance below the rounding of k is anybody's guess, but it is positive.
-        least = jnp.finfo(K.dtype).eps * diagonal
+        least = jnp.finfo(a.dtype).eps * diagonal
         variance = jnp.maximum(diagonal + amplitude * jnp.sum(product * K, -1), least)
     else:
         product = a @ S
         variance = jnp.maximum(diagonal - jnp.sum(a * a, -1), 0.0) + jnp.sum(a * product, -1)
-    return (a, a @ m, variance), (a, product, S, W, amplitude, m, R)
+    return (a, a @ m, variance), (a, product, S, W, amplitude, m, R, jnp.zeros((), K.dtype))
 
 
 def _single_backward(residuals, cotangents):
-    a, product, S, W, amplitude, m, R = residuals
+    a, product, S, W, amplitude, m, R, like_K = residuals
     _, g, G = cotangents
     # Where rounding was cut off the derivative passes through.
     if a.dtype == jnp.float64:
@@ -118,7 +118,7 @@ def _single_backward(residuals, cotangents):
     H, dm = a.T @ (G[:, None] * a), g @ a
     inner = 2.0 * (S @ H - H) + m[:, None] * dm
     by_Kzz = -W.T @ lower_half(inner) @ W
-    return by_K, jnp.trace(inner) / amplitude, G, by_Kzz, None, dm, 2.0 * H @ R
+    return by_K.astype(like_K.dtype), jnp.trace(inner) / amplitude, G, by_Kzz, None, dm, 2.0 * H @ R
 
 
 single_marginals.defvjp(_single_forward, _single_backward)

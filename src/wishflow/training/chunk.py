@@ -110,7 +110,7 @@ def step(
     vectors, unpack = packed(parameters)
     (_, (parts, sites)), gradient = jax.value_and_grad(loss, has_aux=True)(parameters)
     direction, optimiser = OPTIMISER.update(packed(gradient)[0], state.optimiser)
-    moved = jax.tree.map(lambda x, d: x - rate * d, vectors, direction)
+    moved = jax.tree.map(lambda x, d: (x - rate * d).astype(x.dtype), vectors, direction)
     before = state.model.output.posterior if steps.is_natural else None
     posterior = natural_step(before, sites, natural_rate) if before is not None else None
     is_good = _is_finite((moved, optimiser.nu, posterior, parts))
@@ -149,18 +149,20 @@ def run_steps(
     return state, dict(zip(names, records.T, strict=True))
 
 
-def is_loop_free(state: TrainState, data: PyTree, rates: Rates, n: Int[Array, ""], steps: AbstractSteps) -> bool:
-    """Whether the one loop of a chunk is that of its steps."""
+def has_no_path_in_a_loop(
+    state: TrainState, data: PyTree, rates: Rates, n: Int[Array, ""], steps: AbstractSteps
+) -> bool:
+    """Whether the paths of a step are written out; small loops inside them do not matter."""
     return not steps.has_loops(state.model, data)
 
 
-@functools.partial(compiled, side_by_side=is_loop_free)
+@functools.partial(compiled, side_by_side=has_no_path_in_a_loop)
 def train_chunk(state, data, rates, n, steps):
     """`run_steps` for one model, compiled."""
     return run_steps(state, data, rates, n, steps)
 
 
-@functools.partial(compiled, side_by_side=is_loop_free)
+@functools.partial(compiled, side_by_side=has_no_path_in_a_loop)
 def train_chunk_many(states, data, rates, n, steps):
     """`run_steps` for many models of equal shape in one program (accelerators; on the CPU batched factorisations can
     hang).
