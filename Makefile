@@ -54,6 +54,7 @@ test-all: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.speed $(ARGS)
+	$(if $(ARGS),,$(BIN)/python -m benchmarks.race)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

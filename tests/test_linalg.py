@@ -140,7 +140,7 @@ def test_derivatives_of_low_rank_densities_are_those_of_dense_ones(dim, nu, dof)
 
     found, expected = gradient(lambda *a: linalg.low_rank_log_density(*a, dof)), gradient(dense)
     for a, b in zip(found, expected, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("dof", [2.5, 8.0])

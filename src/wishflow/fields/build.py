@@ -63,8 +63,8 @@ def _build_wishart(spec, basis, dim, key, is_time_dependent) -> WishartField:
 
 
 def normals(key: PRNGKeyArray, *shapes: tuple[int, ...]) -> list[np.ndarray]:
-    """Standard normals of the given shapes, a key for each: those of JAX, without a program that is longer to compile
-    than to do without.
+    """Standard normals of the given shapes, a key for each. With JAX's default generator they are those that it would
+    draw; on the host, because a program for each shape is long to compile.
     """
     keys = host_keys(np.asarray(jax.random.key_data(key)), len(shapes))
     uniform = [host_uniform(k, math.prod(shape)).reshape(shape) for k, shape in zip(keys, shapes, strict=True)]

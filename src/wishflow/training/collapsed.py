@@ -110,7 +110,8 @@ def collapsed_end_many(models, data):
 def _value_and_grad(vector, model, data):
     """−bound / N, its gradient, the noise and the best q, at the model whose parameters are one flat vector.
 
-    q is needed once, at the end; but a program for it alone would take longer than all that is computed in vain.
+    q is needed once, at the end, but has a program in common with the rest: of an evaluation, which is some N M²
+    operations, the M³ of q for each output are little, and a program for q alone would have to be compiled.
     """
     parameters, fixed = eqx.partition(model, _mask(model))
 
