@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -78,7 +78,7 @@ def negative_bound(
     # Padded rows repeat real ones, so their densities are finite and a weight of zero removes them.
     parts = {"fit": jnp.sum(row_weights * by_row), "kl_output": jnp.sum(model.output.kl()), **model.path_kl()}
     sites = _sites(model, y, a, mean, variance, weights, k_fit, inverse) if has_sites else None
-    return -_weighted(parts, kl_weight), (parts, sites)
+    return -weighted(parts, kl_weight), (parts, sites)
 
 
 def _is_alike(model: AbstractModel) -> bool:
@@ -96,14 +96,15 @@ def _over_paths(log_density: Float[Array, "S B"], average: str) -> tuple[Float[A
 
 def bound_of(parts: dict[str, Scalar]) -> Scalar:
     """The bound with every penalty at its full weight: what the history reports."""
-    return _weighted(parts, 1.0)
+    return weighted(parts, 1.0)
 
 
 # The power of the warm-up weight c by which each penalty is multiplied.
 WARM_UP = {"kl_output": 0, "kl_start": 0, "kl_drift": 2, "kl_diffusion": 1, "kl_white": 1}
 
 
-def _weighted(parts, c):
+def weighted(parts: dict[str, Any], c: Any) -> Any:
+    """The objective with penalties weighted by powers of c."""
     return parts["fit"] - sum(c**power * parts[name] for name, power in WARM_UP.items() if name in parts)
 
 
@@ -205,7 +206,7 @@ def negative_transition_bound(
         parts["fit"] += _transition_fit(field, batch.transitions, k_steps, n_samples, average)
     if batch.windows is not None:
         parts["fit"] += _window_fit(model.field.prepare(), batch.windows, k_windows, n_samples, average)
-    return -_weighted(parts, kl_weight), parts
+    return -weighted(parts, kl_weight), parts
 
 
 def kernel_dtype(model: DynamicsModel) -> jnp.dtype:
@@ -303,7 +304,7 @@ def negative_rollout_bound(
     by_window, _ = _over_paths(by_row.reshape(n_samples, -1), average)
     fit = windows.n_data / jnp.sum(windows.weights) * jnp.sum(windows.weights * by_window)
     parts = {"fit": fit, **model.field.kl()}
-    return -_weighted(parts, kl_weight), parts
+    return -weighted(parts, kl_weight), parts
 
 
 def negative_filter_bound(
@@ -333,7 +334,7 @@ def negative_filter_bound(
     by_window = jax.vmap(one)(keys, windows.h, windows.u, windows.y, windows.is_seen)
     weights = windows.n_data / jnp.sum(windows.weights) * windows.weights
     parts = {"fit": jnp.sum(weights * by_window), **model.kl()}
-    return -_weighted(parts, kl_weight), parts
+    return -weighted(parts, kl_weight), parts
 
 
 def negative_encoder_bound(
@@ -388,7 +389,7 @@ def negative_encoder_bound(
     else:
         parts = {"fit": jnp.sum(weights * _over_paths(fit + log_ratio, average)[0])}
     parts |= model.kl()
-    return -_weighted(parts, kl_weight), parts
+    return -weighted(parts, kl_weight), parts
 
 
 def readout_log_density(

@@ -87,8 +87,7 @@ def fast_preset(n_rows: int, n_inputs: int, state_dim: int | None = None) -> Tra
         # The penalty of shared columns grows with ν. With few inputs the data are worth more noise than ν = ρ lets
         # through; with many, the flow hides in it what it should explain. A few hundred rows do not pay for ν = 10.
         dof=1 if n_inputs <= FEW_INPUTS else FEW_DOF if n_rows < FEW_ROWS else None,
-        # Where there is next to no noise in y, steps that suit a flow are too long for the output.
-        falls_back=True,
+        validation_fraction=0.1,
         state_dim=state_dim,
         posterior="rotated",
     )
@@ -111,7 +110,7 @@ def fast_class_preset(n_rows: int, n_inputs: int, state_dim: int | None = None) 
         path_average="log",
         n_train_samples=1,
         dof=None,
-        falls_back=False,
+        validation_fraction=0.0,
         state_dim=state_dim,
     )
 

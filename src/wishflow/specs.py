@@ -436,10 +436,12 @@ class TrainingSpec(Spec):
     paths (`objectives.negative_bound`). With `counts_paths` a batch is of `batch_size` paths, not rows. A flow's
     field has `field_inducing` inducing points (None: as many as the output, which is also the most); stochastic steps
     do not move those named by `fixed_inducing` ("none", "field", "all"). `dof` are the degrees of freedom ν of the
-    diffusion "wishart" (None: its rank). With `falls_back` a flow that ends below the bound of the sparse GP alone
-    (Gaussian, collapsed, `sgp_iter` iterations) becomes that GP: the identity is a flow. `state_dim` are the dimensions
-    of a flow's state (None: those of the inputs). `posterior` is the form of the covariances of q of the diffusions
-    "wishart" and "gp" (`Wishart`). These seven are for regression and classification.
+    diffusion "wishart" (None: its rank). `validation_fraction` of the rows are held back from the training of a flow:
+    the state that predicts them best is kept, or the sparse GP alone where the flow predicts them no better (0: no rows
+    are held back, and the flow is kept as it ends). `falls_back` is no longer used; it stands in files of version 0.1.
+    `state_dim` are the dimensions of a flow's state (None: those of the inputs). `posterior` is the form of the
+    covariances of q of the diffusions "wishart" and "gp" (`Wishart`). These eight are for regression and
+    classification.
     """
 
     max_iter: int
@@ -473,6 +475,7 @@ class TrainingSpec(Spec):
     counts_paths: bool = False
     state_dim: int | None = None
     posterior: str = "structured"
+    validation_fraction: float = 0.0
 
     def __post_init__(self) -> None:
         if self.fixed_inducing not in FIXED_INDUCING:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from small import SMALL, SMALL_GP
+from small import SMALL, SMALL_CLASSES, SMALL_GP
 
 import wishflow as wf
 from wishflow import runtime
@@ -59,4 +59,4 @@ def flow_of_two(X, Y):
 
 @pytest.fixture(scope="session")
 def classifier(X, labels):
-    return wf.FlowClassifier(**SMALL).fit(X, labels)
+    return wf.FlowClassifier(**SMALL_CLASSES).fit(X, labels)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone, is_classifier
-from small import ESTIMATORS, SMALL, SMALL_GP
+from small import ESTIMATORS, SMALL, SMALL_CLASSES, SMALL_GP
 
 import wishflow as wf
 from wishflow.errors import DataError, OptionError
@@ -56,7 +56,7 @@ def test_nan_and_infinity_in_targets(estimator, bad, words, X, y):
 
 def test_nan_in_labels(X):
     with pytest.raises(ValueError, match="Input y contains NaN"):
-        wf.FlowClassifier(**SMALL).fit(X, np.where(X[:, 0] > 0, 1.0, np.nan))
+        wf.FlowClassifier(**SMALL_CLASSES).fit(X, np.where(X[:, 0] > 0, 1.0, np.nan))
 
 
 @pytest.mark.parametrize("method", ["predict", "predict_interval", "sample_y", "mean_covariance", "flow_paths"])
@@ -126,9 +126,9 @@ def test_another_number_of_columns(flow, X):
 
 def test_one_class_and_continuous_labels(X, y):
     with pytest.raises(DataError, match=r"one class only.*at least two"):
-        wf.FlowClassifier(**SMALL).fit(X, np.ones(len(X)))
+        wf.FlowClassifier(**SMALL_CLASSES).fit(X, np.ones(len(X)))
     with pytest.raises(ValueError, match="Unknown label type: continuous"):
-        wf.FlowClassifier(**SMALL).fit(X, y)
+        wf.FlowClassifier(**SMALL_CLASSES).fit(X, y)
 
 
 def test_counts_that_are_none(X, y):

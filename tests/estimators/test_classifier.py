@@ -9,7 +9,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from small import SMALL
+from small import SMALL_CLASSES
 
 import wishflow as wf
 
@@ -22,7 +22,7 @@ def thirds(y):
 
 @pytest.fixture(scope="module")
 def of_three(X, thirds):
-    return wf.FlowClassifier(**SMALL).fit(X, thirds)
+    return wf.FlowClassifier(**SMALL_CLASSES).fit(X, thirds)
 
 
 @pytest.fixture(params=["classifier", "of_three"])
@@ -63,16 +63,16 @@ def test_one_row_or_all_rows_in_any_order_give_the_same_numbers(fitted, X, targe
 
 
 def test_same_seed_same_probabilities_other_seed_others(fitted, X, target):
-    again = wf.FlowClassifier(**SMALL).fit(X, target)
+    again = wf.FlowClassifier(**SMALL_CLASSES).fit(X, target)
     assert np.array_equal(again.predict_proba(X), fitted.predict_proba(X))
-    other = wf.FlowClassifier(random_state=1, **SMALL).fit(X, target)
+    other = wf.FlowClassifier(random_state=1, **SMALL_CLASSES).fit(X, target)
     assert not np.allclose(other.predict_proba(X), fitted.predict_proba(X), rtol=1e-6)
 
 
 def test_names_of_two_classes_can_be_swapped(classifier, X, labels):
     """The logistic link is symmetric: with the classes swapped every logit changes its sign, and nothing else."""
     swapped = np.where(labels == "high", "low", "high")
-    p = wf.FlowClassifier(**SMALL).fit(X, swapped).predict_proba(X)
+    p = wf.FlowClassifier(**SMALL_CLASSES).fit(X, swapped).predict_proba(X)
     np.testing.assert_allclose(p[:, ::-1], classifier.predict_proba(X), rtol=1e-6)
 
 

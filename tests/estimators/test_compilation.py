@@ -7,7 +7,7 @@ import re
 import jax
 import numpy as np
 import pytest
-from small import SMALL, SMALL_GP
+from small import SMALL, SMALL_CLASSES, SMALL_GP
 
 import wishflow as wf
 from wishflow.initialise import size_class
@@ -61,9 +61,9 @@ def test_one_program_serves_a_whole_fit():
 
 def test_a_classifier_needs_one_program_for_training_and_few_small_ones():
     """Where only the number of columns is new: Kzz, and what brings random starting values into shape."""
-    wf.FlowClassifier(**SMALL).fit(*labelled(30, next(COLUMNS)))
+    wf.FlowClassifier(**SMALL_CLASSES).fit(*labelled(30, next(COLUMNS)))
     with compilations() as names:
-        wf.FlowClassifier(**SMALL).fit(*labelled(30, next(COLUMNS)))
+        wf.FlowClassifier(**SMALL_CLASSES).fit(*labelled(30, next(COLUMNS)))
     assert names.count("train_chunk") == names.count("_kernel_matrix") == 1
     assert "_normal" not in names
     assert sum(name != "stage" for name in names) <= 10
@@ -73,7 +73,7 @@ def test_a_step_is_traced_once(monkeypatch):
     traced = []
     step = chunk.step
     monkeypatch.setattr(chunk, "step", lambda *args: traced.append(1) or step(*args))
-    wf.FlowClassifier(**SMALL).fit(*labelled(30, next(COLUMNS)))
+    wf.FlowClassifier(**SMALL_CLASSES).fit(*labelled(30, next(COLUMNS)))
     assert len(traced) == 1
 
 

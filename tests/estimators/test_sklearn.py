@@ -11,7 +11,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
-from small import ESTIMATORS, SMALL, SMALL_GP
+from small import ESTIMATORS, SMALL, SMALL_CLASSES, SMALL_GP
 
 import wishflow as wf
 from wishflow.estimators import prediction
@@ -24,7 +24,7 @@ from wishflow.training import loop
 CHECKED = (
     wf.SparseGPRegressor(**SMALL_GP),
     wf.FlowRegressor(diffusion="none", **SMALL),
-    wf.FlowClassifier(diffusion="none", **SMALL),
+    wf.FlowClassifier(diffusion="none", **SMALL_CLASSES),
 )
 QUICK = ("check_classifiers_train", "check_classifiers_one_label", "check_fit_idempotent", "check_dict_unchanged")
 

@@ -12,7 +12,8 @@ from wishflow.estimators import many
 from wishflow.estimators.scaling import Scaler, random_directions, widened
 from wishflow.files import read_model, write_model
 
-SMALL = {"n_inducing": 12, "max_iter": 60, "n_steps": 2, "n_predict_samples": 8, "random_state": 0}
+SMALL_CLASSES = {"n_inducing": 12, "max_iter": 60, "n_steps": 2, "n_predict_samples": 8, "random_state": 0}
+SMALL = {**SMALL_CLASSES, "validation_fraction": 0}
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,7 @@ def test_rows_do_not_depend_on_the_rows_beside_them(wide, data):
 
 def test_a_classifier_has_wider_states_too(data):
     X, y = data
-    fitted = wf.FlowClassifier(state_dim=4, **SMALL).fit(X, y > 0)
+    fitted = wf.FlowClassifier(state_dim=4, **SMALL_CLASSES).fit(X, y > 0)
     assert fitted.model_.output.basis.Z.shape[1] == 4
     assert fitted.score(X, y > 0) > 0.75
 

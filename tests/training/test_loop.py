@@ -12,11 +12,10 @@ from factories import WISHARTS, make_batch, make_flow, make_sparse_gp, quick_jit
 
 import wishflow as wf
 from wishflow import presets, specs
-from wishflow.callbacks import Callback, ChunkEvent, EarlyStop
+from wishflow.callbacks import Callback, EarlyStop
 from wishflow.initialise import inducing_points, padded_batch, size_class
 from wishflow.runtime import computing
-from wishflow.training import Problem, chunk, collapsed, loop, train
-from wishflow.training.loop import CatchingUp
+from wishflow.training import Problem, chunk, collapsed, train
 from wishflow.training.steps import RowSteps, next_rows, shuffled
 
 SMALL = dataclasses.replace(
@@ -27,7 +26,7 @@ SMALL = dataclasses.replace(
     sgp_iter=4,
     n_steps=2,
     batch_size=64,
-    falls_back=False,
+    validation_fraction=0.0,
 )
 
 
@@ -106,79 +105,6 @@ def test_history_has_one_row_for_each_iteration_and_the_named_parts():
     assert names <= set(flow.columns)
     parts = flow["fit"] - flow["kl_output"] - flow["kl_drift"] - flow["kl_diffusion"]
     np.testing.assert_allclose(flow["bound"], parts, rtol=1e-12)
-
-
-def test_a_flow_that_ends_below_the_sparse_gp_becomes_it():
-    """After six steps with seven times their usual rate the flow is worse than the GP; alone or among others."""
-    hasty = dataclasses.replace(SMALL, learning_rate=0.15, sgp_iter=60, falls_back=True)
-    trained = train([problem(seed, training=hasty) for seed in (0, 1)])
-    for seed, kept in enumerate(trained):
-        spec = specs.SparseGPSpec(specs.RBF(), specs.Gaussian())
-        (gp,) = train([problem(seed, spec=spec, training=hasty.without_flow())])
-        assert "sparse GP" in kept.status
-        by_phase = kept.history.groupby("phase", sort=False)["bound"].last()
-        assert by_phase["flow"] < by_phase["sparse GP"] == gp.history["bound"].iloc[-1]
-        assert kept.history["phase"].iloc[-1] == "sparse GP" and kept.n_iter == len(kept.history)
-        X = problem(seed).X
-        with computing():
-            there = kept.model.carry(jnp.asarray(X), jax.random.key(0))
-            found, expected = kept.model.output.conditioned(), gp.model.output.conditioned()
-            np.testing.assert_array_equal(there, X)
-            for a, b in zip(found.marginals(there), expected.marginals(jnp.asarray(X)), strict=True):
-                np.testing.assert_allclose(a, b, rtol=1e-12)
-        assert kept.spec.flow_time == 0.0
-
-
-def test_a_flow_above_the_sparse_gp_stays():
-    """Next to no iterations for the GP: its bound is the lower one."""
-    slow = dataclasses.replace(SMALL, max_iter=200, kl_warmup=20, sgp_iter=1, falls_back=True)
-    (kept,), (flow,) = (
-        train([problem(training=slow)]),
-        train([problem(training=dataclasses.replace(slow, falls_back=False))]),
-    )
-    assert kept.status == flow.status == "reached max_iter"
-    for x, y in zip(leaves(kept), leaves(flow), strict=True):
-        np.testing.assert_array_equal(x, y)
-
-
-@pytest.mark.parametrize(
-    ("end", "bounds", "stops"),
-    [
-        (-200.0, [-300.0, -290.0, -289.0], [False, False, True]),  # 120 at twice the first pace, 10 at the second
-        (0.0, [-300.0, -100.0], [False, False]),  # at that pace it is there after half of the rest
-        (0.0, [-300.0, -310.0], [False, True]),  # it can fall
-        (-280.0, [-300.0, -281.0, -280.9], [False, False, False]),  # near: L-BFGS may wake up
-        (-400.0, [-300.0, -299.0], [False, False]),  # it is above
-        (np.nan, [-300.0, -300.0], [False, False]),  # nothing to compare with
-    ],
-)
-def test_a_sparse_gp_is_given_up_where_it_cannot_catch_up(end, bounds, stops):
-    """400 steps in chunks of 50, for 200 rows; another model's chunks in between are its own."""
-    watch = CatchingUp({0: -1e9, 3: end}, {0: 200, 3: 200})
-    found = []
-    for i, bound in enumerate(bounds):
-        assert not watch.on_chunk(ChunkEvent("fit", 50 * (i + 1), 400, {"bound": np.array([bound])}, 0.0, 0))
-        event = ChunkEvent("fit", 50 * (i + 1), 400, {"bound": np.array([np.nan, bound])}, 0.0, 3)
-        found.append(bool(watch.on_chunk(event)))
-    assert found == stops
-
-
-def test_a_flow_far_above_does_not_wait_for_the_sparse_gp(monkeypatch):
-    """What is kept is the same; the GP's fit ends early."""
-    lengths = []
-    run = loop._RowsRun.run
-
-    def spied(self):
-        trained = run(self)
-        lengths.append((type(self.spec).__name__, trained[0].n_iter))
-        return trained
-
-    monkeypatch.setattr(loop._RowsRun, "run", spied)
-    monkeypatch.setattr(loop._RowsRun, "_last_bound", lambda self, i: 1e6)
-    many = dataclasses.replace(SMALL, sgp_iter=400, falls_back=True)
-    (kept,) = train([problem(training=many)])
-    assert kept.status == "reached max_iter"
-    assert dict(lengths)["SparseGPSpec"] == 2 * collapsed.CHUNK
 
 
 class Impatient(Callback):

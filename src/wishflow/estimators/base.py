@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import copy
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,18 @@ class ModelEstimator(BaseEstimator, abc.ABC):
 
     # --- fitting ---
 
+    def _fit(self, X: Any, y: Any) -> Any:
+        """Fit a copy and take over what it learnt at the very end.
+
+        An error, or Ctrl-C, leaves the estimator exactly as it was.
+        """
+        fitted = copy.copy(self)
+        problem = fitted._prepare(X, y)
+        with computing():
+            fitted._accept(train([problem], make_callbacks(self, len(problem.X)))[0])
+        self.__dict__ = fitted.__dict__
+        return self
+
     def _problem(
         self, X: np.ndarray, y: np.ndarray, likelihood: specs.LikelihoodSpec, n_rows: int | None = None
     ) -> Problem:
@@ -68,10 +81,6 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         self.status_, self.spec_ = trained.status, trained.spec
         # A sparse GP that was kept instead of a flow is one of the inputs.
         self.directions_ = self.directions_[:, : self.model_.output.basis.Z.shape[1] - len(self.directions_)]
-
-    def _run(self, problem: Problem) -> None:
-        with computing():
-            self._accept(train([problem], make_callbacks(self, len(problem.X)))[0])
 
     # --- prediction ---
 
@@ -116,7 +125,8 @@ def chosen_training(
     chosen = presets[estimator.preset](n_rows, n_inputs, **wider, **more)
     # attributes, not get_params: a subclass may leave options out of its own signature
     options = {
-        name: getattr(estimator, name, None) for name in (*WHOLE_NUMBERS, "learning_rate", "path_average", "tol")
+        name: getattr(estimator, name, None)
+        for name in (*WHOLE_NUMBERS, "learning_rate", "path_average", "tol", "validation_fraction")
     }
     given: dict[str, Any] = {n: checks.positive_int(n, options[n]) for n in WHOLE_NUMBERS if options[n] is not None}
     if options["learning_rate"] is not None and not callable(options["learning_rate"]):
@@ -127,11 +137,12 @@ def chosen_training(
             given.setdefault("n_train_samples", 1)  # several paths are for their density
     if options["tol"] is not None:
         given["tolerance"] = checks.tolerance(options["tol"])
+    if options["validation_fraction"] is not None:
+        given["validation_fraction"] = checks.fraction("validation_fraction", options["validation_fraction"])
     if "batch_size" in given:  # who says how large a batch is means rows
         given["counts_paths"] = False
     if "max_iter" in given:  # the warm-up of the KL terms keeps its share of the iterations
         given["kl_warmup"] = chosen.kl_warmup * given["max_iter"] // chosen.max_iter
-        given["falls_back"] = False  # who says how long a flow is trained wants that flow
     return dataclasses.replace(chosen, **given)
 
 

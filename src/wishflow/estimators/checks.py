@@ -94,6 +94,15 @@ def tolerance(value: Any) -> float:
     return float(value)
 
 
+def fraction(name: str, value: Any) -> float:
+    """A share of the rows: at least 0, below 1."""
+    if not _is_number(value) or not 0.0 <= value < 1.0:
+        raise OptionError(
+            f"{name}={value!r} given; expected a number from 0 (none) to below 1, or None for the preset's."
+        )
+    return float(value)
+
+
 def flow_time(value: Any) -> float:
     """The length of the flow; 0 leaves the inputs where they are."""
     if not _is_number(value) or value < 0:

@@ -86,8 +86,7 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
 
     def fit(self, X: Any, y: Any) -> FlowClassifier:
         """Fit to inputs X (N, D) and labels y (N,)."""
-        self._run(self._prepare(X, y))
-        return self
+        return self._fit(X, y)
 
     def _prepare(self, X: Any, y: Any, n_rows: int | None = None) -> Problem:
         X, y = checks.table(self, X, y, ensure_min_samples=2)

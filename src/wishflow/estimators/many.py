@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,12 +27,16 @@ def fit_many(
         return []
     # Those that are trained together have one rule, that of the first: folds may differ by a row.
     n_rows = len(data[0][0]) if on_accelerator() else None
-    problems = [estimator._prepare(X, y, n_rows) for estimator, (X, y) in zip(estimators, data, strict=True)]
+    # Copies are fitted: an error in one fit leaves all estimators as they were.
+    fitted = [copy.copy(estimator) for estimator in estimators]
+    problems = [estimator._prepare(X, y, n_rows) for estimator, (X, y) in zip(fitted, data, strict=True)]
     _check_alike(problems)
     with computing():
         trained = train(problems, callbacks)
-    for estimator, result in zip(estimators, trained, strict=True):
-        estimator._accept(result)
+    for copied, result in zip(fitted, trained, strict=True):
+        copied._accept(result)
+    for estimator, copied in zip(estimators, fitted, strict=True):
+        estimator.__dict__ = copied.__dict__
     return list(estimators)
 
 

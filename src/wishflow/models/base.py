@@ -85,6 +85,19 @@ def output_components(
     return means.reshape(shape), variances.reshape(shape)
 
 
+def predictive_log_density(
+    model: AbstractModel, X: Float[Array, "N D"], y: Float[Array, "N Q"], key: PRNGKeyArray, n_samples: int
+) -> Float[Array, " N"]:
+    """Log of the mean density of each row over paths of its own, joint over outputs."""
+    n_samples = n_components(model, n_samples)
+    k_path, k_density = jax.random.split(key)
+    arrived = model.carry_samples(X, k_path, n_samples)
+    means, variances = model.output.conditioned().marginals(arrived)
+    shape = (n_samples, len(X), means.shape[-1])
+    by_path = model.likelihood.predictive_log_density(y, means.reshape(shape), variances.reshape(shape), k_density)
+    return jax.nn.logsumexp(by_path, axis=0) - jnp.log(n_samples)
+
+
 def sample_outputs(model: AbstractModel, X: Float[Array, "N D"], key: PRNGKeyArray) -> Float[Array, "N P"]:
     """One joint draw of y at the rows: one function g for all of them, Brownian and observation noise of their own."""
     k_carry, k_g, k_y = jax.random.split(key, 3)

@@ -17,11 +17,14 @@ import scipy.optimize
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree, Scalar
 
+from ..errors import TrainingError
 from ..models import SparseGPModel
 from ..objectives import Batch, collapsed_bound, collapsed_statistics, optimal_posterior
 from ..runtime import compiled, on_device
 
 CHUNK = 50
+# −bound / N where it cannot be computed.
+TOO_FAR = 1e10
 OPTIMISER = optax.lbfgs(memory_size=20, linesearch=optax.scale_by_zoom_linesearch(max_linesearch_steps=15))
 
 
@@ -59,7 +62,7 @@ def run_collapsed(
     def loss(parameters):
         value = -collapsed_bound(eqx.combine(parameters, fixed), data) / data.n_data
         # A factorisation that fails is a step too far: the line search backs off from a large finite number.
-        return jnp.where(jnp.isfinite(value), value, 1e10)
+        return jnp.where(jnp.isfinite(value), value, TOO_FAR)
 
     value_and_grad = optax.value_and_grad_from_state(loss)
 
@@ -159,7 +162,7 @@ def minimise_on_host(
         value, gradient, noise = (np.asarray(part) for part in _value_and_grad(on_device(vector), model, data)[:3])
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
             # A factorisation that failed is a step too far: the line search backs off from a large number.
-            return 1e10, np.zeros_like(vector)
+            return TOO_FAR, np.zeros_like(vector)
         last.update(value=float(value), noise=float(noise))
         return float(value), gradient
 
@@ -179,11 +182,21 @@ def minimise_on_host(
         callback=after_iteration,
         options={"maxiter": n_iter, "maxcor": 20, "maxfun": 20 * n_iter, "ftol": 1e-8, "gtol": 1e-7},
     )
+    if not np.isfinite(last["value"]):
+        raise not_finite()
     if not values:
         values.append((-last["value"] * n_rows, last["noise"], 0.0))
     if len(values) % CHUNK:
         on_chunk(len(values), _records(values[-(len(values) % CHUNK) :]))
     return eqx.combine(_unraveled(result.x, parameters), fixed), bool(result.success)
+
+
+def not_finite() -> TrainingError:
+    """The error where the bound cannot be computed at the starting values."""
+    return TrainingError(
+        "the collapsed bound is not finite at the starting values of the kernel and the noise; expected a finite "
+        "number. Variances and lengthscales are in units of scaled data: values near 1 are usual."
+    )
 
 
 def _records(values: list[tuple[float, float, float]]) -> dict[str, np.ndarray]:

@@ -16,26 +16,28 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from jaxtyping import PyTree
+from jaxtyping import Float, PyTree
 
 from .. import linalg
-from ..callbacks import Callback, CallbackList, ChunkEvent
-from ..errors import FactorisationError
+from ..callbacks import CallbackList, ChunkEvent
+from ..errors import FactorisationError, TrainingError
 from ..fields.dynamic import Layout
 from ..inducing import kernel_matrix_on_host
-from ..initialise import inducing_points, padded_batch, series_batch, size_class
-from ..models import flow, model_builder, sparse_gp
+from ..initialise import series_batch
+from ..models import model_builder
 from ..models.dynamics import Start
 from ..models.latent import LatentStart
-from ..runtime import on_accelerator, on_device, random_key
+from ..objectives import weighted
+from ..runtime import on_device, random_key
 from ..series import Transitions, Windows
-from ..specs import DynamicsSpec, FlowSpec, Gaussian, NoDiffusion, SparseGPSpec, TrainingSpec
-from . import chunk, collapsed
-from .schedule import Convergence, rates_from
-from .steps import AbstractSteps, RowSteps, SeriesSteps
+from ..specs import DynamicsSpec, FlowSpec, SparseGPSpec, TrainingSpec
+from . import chunk
+from .schedule import Convergence, kl_weights, rates_from
+from .stacks import choose, stacked, unstacked
+from .steps import AbstractSteps, SeriesSteps
+from .validation import BestState, HeldBack
 
 STEPS_PER_CHUNK = 100
 SKIPPED_LIMIT = 20
@@ -43,12 +45,15 @@ SKIPPED_LIMIT = 20
 WINDOWS_SHARE = 64
 LATENT_SHARE = 16
 STOPPED = "stopped by a callback"
-# Variance of the field of a flow that is at rest.
-AT_REST = 1e-12
-# A sparse GP that is to catch up with a flow is given up where twice its present pace would not do, and where more than
-# this many nats per row are missing.
-HOPE = 2.0
-NEAR = 0.01
+GAVE_UP = "stopped: the last steps were not finite"
+# The column of the history with the mean log density of held-back rows, known at the end of each chunk.
+HELD_OUT = "held_out_log_density"
+# Chunks without a better prediction of the held-back rows after which training ends.
+PATIENCE = 10
+# Steps of rate zero that estimate the objective at one state.
+N_ESTIMATES = 10
+# Training that ends this many nats per row, and more than its sampling error, below its start has diverged.
+FALL = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,22 +103,13 @@ class Trained:
     spec: Any
 
 
-def train(problems: list[Problem], callbacks: Any = None) -> list[Trained]:
-    """Train every problem; those of one call must have models of equal shape where they are trained together."""
-    with CallbackList(callbacks) as calls:
-        if on_accelerator() and len(problems) > 1:
-            return _RowsRun(problems, calls, range(len(problems)), len(problems)).run()
-        runs = [_RowsRun([problem], calls, [i], len(problems)) for i, problem in enumerate(problems)]
-        return [run.run()[0] for run in runs]
-
-
 def train_series(problem: SeriesProblem, callbacks: Any = None) -> Trained:
     """Train one model of a time series."""
     with CallbackList(callbacks) as calls:
         return _SeriesRun(problem, calls).run()[0]
 
 
-class _Run:
+class Run:
     """One group on its way through the phases; `models` is stacked where there are several."""
 
     def __init__(self, problems: list[Any], calls: CallbackList, indices: Any, n_models: int) -> None:
@@ -126,34 +122,100 @@ class _Run:
         self.started = time.perf_counter()
         self.data: PyTree = None
         self.n_rows = np.zeros(len(problems))
+        self.best: BestState | None = None
 
     def _stochastic_phase(
-        self, models: PyTree, phase: str, n_iter: int, peak: float | Callable, steps: AbstractSteps
+        self,
+        models: PyTree,
+        phase: str,
+        n_iter: int,
+        peak: float | Callable,
+        steps: AbstractSteps,
+        held_back: HeldBack | None = None,
     ) -> PyTree:
+        """Train and return the models: as they end, or as they predicted the held-back rows best."""
         training, n_models = self.training, len(self.problems)
         models = self._refresh_jitter(models)
-        state = self._start_states(models, steps)
+        state = sound = self._start_states(models, steps)
         run = chunk.train_chunk_many if self.is_many else chunk.train_chunk
+        start = self._parts(state, steps)
+        self._require_finite(start["bound"], phase)
         self.calls.on_start(phase, n_iter)
         self.status = ["reached max_iter"] * n_models
-        position, done = np.zeros(n_models, int), 0
+        position, done, n_done = np.zeros(n_models, int), 0, np.zeros(n_models, int)
         watch = Convergence(training, n_iter, self.n_rows)
+        best = None if held_back is None else BestState(held_back, state.model)
         while (position < n_iter).any():
             n = int(min(STEPS_PER_CHUNK, (n_iter - position).max()))
             planned = position[:, None] + np.arange(n) if self.is_many else position[0] + np.arange(n)
             rates = rates_from(training, peak, n_iter, planned)
+            before = state
             state, records = run(state, self.data, rates, on_device(n), steps)
             records = jax.device_get(records)
+            bounds = records["bound"].reshape(n_models, -1)[:, :n]
+            sound = choose(np.isfinite(bounds[:, 0]), before, sound)
             position, done = position + n, done + n
+            n_done = np.where(position <= n_iter, position, n_done)
+            if best is not None:
+                records |= {HELD_OUT: at_the_end(best.score(state.model, done), records["bound"], n)}
             stop = self._report(phase, done, n_iter, records, n)
-            bound = np.nanmean(records["bound"].reshape(n_models, -1)[:, :n], axis=1)
-            moved = watch.advance(position, bound)
+            moved = watch.advance(position, np.nanmean(bounds, axis=1))
             self._note_convergence(position, moved, n_iter)
             state, is_stuck = self._mend(state)
             position = np.where(stop | is_stuck, n_iter, moved)
-        return state.model
+            if best is not None:
+                position = self._stop_where_stale(position, best, n_iter)
+        end = self._parts(state, steps)
+        self._warn_where_it_fell(phase, start, end, kl_weights(training, n_done))
+        if best is not None:
+            self.best = best
+            return best.models
+        return choose(np.isfinite(end["bound"]).all(axis=1), state, sound).model
 
     # --- parts of a phase ---
+
+    def _parts(self, state: chunk.TrainState, steps: AbstractSteps) -> dict[str, Float[np.ndarray, "K n"]]:
+        """The parts of the objective of each model at its state: several estimates, from steps of rate zero."""
+        run = chunk.train_chunk_many if self.is_many else chunk.train_chunk
+        nowhere = np.zeros((len(self.problems), N_ESTIMATES) if self.is_many else N_ESTIMATES, int)
+        rates = rates_from(self.training, 0.0, 0, nowhere)
+        _, records = run(state, self.data, rates, on_device(N_ESTIMATES), steps)
+        return {k: np.asarray(v).reshape(len(self.problems), -1)[:, :N_ESTIMATES] for k, v in records.items()}
+
+    def _require_finite(self, bounds: Float[np.ndarray, "K n"], phase: str) -> None:
+        """There is nothing to train from, and nothing to keep, where the objective is not finite at the start."""
+        for i in np.flatnonzero(~np.isfinite(bounds).all(axis=1)):
+            raise TrainingError(
+                f"the objective of model {self.indices[i]} is not finite before the first step of phase {phase!r}; "
+                "expected a number. Check the starting values of the kernel (its variance and lengthscales are in "
+                "units of scaled data) and the scale of the data."
+            )
+
+    def _warn_where_it_fell(
+        self, phase: str, start: dict[str, Any], end: dict[str, Any], kl_weight: np.ndarray
+    ) -> None:
+        """Training is to raise its objective: where it ends below its start, or nowhere, it has diverged.
+
+        Both are compared with the weight of the KL terms that training ended with.
+        """
+        (before, error), (after, other) = (_estimate(weighted(parts, kl_weight[:, None])) for parts in (start, end))
+        has_fallen = ~(after >= before - FALL * self.n_rows - 3.0 * np.hypot(error, other))
+        for i in np.flatnonzero(has_fallen):
+            if GAVE_UP in self.status[i]:  # of which there was a warning
+                continue
+            self.status[i] = f"diverged: the objective fell from {before[i]:.6g} to {after[i]:.6g}"
+            warnings.warn(
+                f"training of model {self.indices[i]}, phase {phase!r}, {self.status[i]}; lower learning_rate, or "
+                "check the scale of the data.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _stop_where_stale(self, position: np.ndarray, best: BestState, n_iter: int) -> np.ndarray:
+        is_stale = (best.stale >= PATIENCE) & (position < n_iter)
+        for i in np.flatnonzero(is_stale):
+            self.status[i] = "held-back rows were no longer predicted better"
+        return np.where(is_stale, n_iter, position)
 
     def _note_convergence(self, before: np.ndarray, after: np.ndarray, n_iter: int) -> None:
         for i in np.flatnonzero((after >= n_iter) & (before < n_iter)):
@@ -161,8 +223,10 @@ class _Run:
 
     def _start_states(self, models: PyTree, steps: AbstractSteps) -> chunk.TrainState:
         keys = [random_key(p.seed) for p in self.problems]
-        states = [chunk.start_state(m, k, steps) for m, k in zip(self._unstack(models), keys, strict=True)]
-        return self._stack(states)
+        states = [
+            chunk.start_state(m, k, steps) for m, k in zip(unstacked(models, len(self.problems)), keys, strict=True)
+        ]
+        return stacked(states)
 
     def _report(self, phase: str, step: int, n_steps: int, records: Any, n: int) -> np.ndarray:
         """Keep the records, tell the callbacks; which models a callback asked to stop."""
@@ -196,7 +260,7 @@ class _Run:
 
     def _give_up(self, is_stuck: np.ndarray) -> np.ndarray:
         for i in np.flatnonzero(is_stuck):
-            self.status[i] = "stopped: the last steps were not finite; the last good state was kept"
+            self.status[i] = f"{GAVE_UP}; the last good state was kept"
             warnings.warn(
                 f"training of model {self.indices[i]} {self.status[i]}; "
                 "lower learning_rate or check the scale of the data.",
@@ -208,32 +272,42 @@ class _Run:
     def _refresh_jitter(self, models: PyTree) -> PyTree:
         """The smallest jitter that factorises each Kzz, never below the one the model was built with."""
         refreshed = []
-        for model in self._unstack(models):
+        for model in unstacked(models, len(self.problems)):
             jitters = []
             for basis in model.bases():
                 Kzz, scale = kernel_matrix_on_host(basis)
                 needed = linalg.choose_jitter(Kzz, scale, f"Kzz of {basis.n_inducing} inducing points")
                 jitters.append(on_device(max(needed, float(basis.jitter)), basis.jitter.dtype))
             refreshed.append(eqx.tree_at(lambda m: [b.jitter for b in m.bases()], model, jitters))
-        return self._stack(refreshed)
+        return stacked(refreshed)
 
     def _package(self, models: PyTree) -> list[Trained]:
         """Models with NumPy leaves: they pickle and stay float64 whatever JAX is set to."""
         trained = []
-        for model, records, status in zip(self._unstack(models), self.records, self.status, strict=True):
+        for model, records, status in zip(
+            unstacked(models, len(self.problems)), self.records, self.status, strict=True
+        ):
             history = _history(records)
+            if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(model)):
+                raise TrainingError(
+                    f"training ended with parameters that are not finite (status: {status}); expected numbers. Check "
+                    "the starting values of the kernel and the scale of the data, or lower learning_rate."
+                )
             trained.append(Trained(jax.tree.map(np.asarray, model), history, len(history), status, self.spec))
         return trained
 
-    # --- one or many ---
 
-    def _stack(self, trees: list[PyTree]) -> PyTree:
-        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees) if self.is_many else trees[0]
+def _estimate(values: Float[np.ndarray, "K n"]) -> tuple[np.ndarray, np.ndarray]:
+    """Means, and their standard errors."""
+    with np.errstate(invalid="ignore"):
+        return values.mean(axis=1), values.std(axis=1) / np.sqrt(values.shape[1])
 
-    def _unstack(self, tree: PyTree) -> list[PyTree]:
-        if not self.is_many:
-            return [tree]
-        return [jax.tree.map(lambda leaf, i=i: leaf[i], tree) for i in range(len(self.problems))]
+
+def at_the_end(values: np.ndarray, like: np.ndarray, n: int) -> np.ndarray:
+    """A record of a chunk of n steps that is known at its last step alone: NaN before it."""
+    record = np.full(like.shape, np.nan)
+    record[..., n - 1] = values if record.ndim > 1 else values[0]
+    return record
 
 
 def _history(records: list[dict[str, Any]]) -> pd.DataFrame:
@@ -246,171 +320,7 @@ def _history(records: list[dict[str, Any]]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-class CatchingUp(Callback):
-    """Stops a model that will not end above the bound it is to beat (by its index; `rows` are those of its data).
-
-    L-BFGS gains less and less, so what is left of the steps brings hardly more than as many times its last gain.
-    """
-
-    def __init__(self, ends: dict[int, float], rows: dict[int, int]) -> None:
-        self.ends, self.rows = ends, rows
-        self.before: dict[int, tuple[int, float]] = {}
-
-    def on_chunk(self, event: ChunkEvent) -> bool:
-        bound = float(event.records["bound"][-1])
-        step, last = self.before.get(event.model_index, (event.step, -np.inf))
-        self.before[event.model_index] = event.step, bound
-        if event.step == step or not np.isfinite(self.ends[event.model_index]):
-            return False
-        pace = max(bound - last, 0.0) / (event.step - step)
-        missing = self.ends[event.model_index] - bound
-        return missing > max(HOPE * pace * (event.n_steps - event.step), NEAR * self.rows[event.model_index])
-
-
-class _RowsRun(_Run):
-    """Regression and classification: a sparse GP, then the flow."""
-
-    def __init__(self, problems: list[Problem], calls: CallbackList, indices: Any, n_models: int) -> None:
-        super().__init__(problems, calls, indices, n_models)
-        n_rows = size_class(max(len(p.X) for p in problems))
-        self.data = self._stack([padded_batch(p.X, p.y, n_rows) for p in problems])
-        self.n_rows = np.array([len(p.X) for p in problems])
-        self.Z = [inducing_points(p.X, p.n_inducing, p.seed) for p in problems]
-
-    def run(self) -> list[Trained]:
-        base = SparseGPSpec(self.spec.kernel, self.spec.likelihood)
-        y_width = [p.y.shape[1] for p in self.problems]
-        models = self._stack([sparse_gp.build(base, self.training, Z, w) for Z, w in zip(self.Z, y_width, strict=True)])
-        is_flow = isinstance(self.spec, FlowSpec)
-        if not is_flow or self.training.warm_iter > 0:
-            models = self._warm_start(models, "output" if is_flow else "fit")
-        if not is_flow:
-            return self._package(models)
-        flows = self._package(self._flow_phase(models))
-        if not (self.training.falls_back and self._is_collapsed):
-            return flows
-        return [self._better(*pair) for pair in zip(range(len(flows)), flows, self._sparse_gps(base), strict=True)]
-
-    @property
-    def _is_collapsed(self) -> bool:
-        """Whether q of the output can be maximised out."""
-        training, n = self.training, max(len(p.X) for p in self.problems)
-        return training.collapsed and isinstance(self.spec.likelihood, Gaussian) and n <= training.collapsed_limit
-
-    def _warm_start(self, models: PyTree, phase: str) -> PyTree:
-        training = self.training
-        if self._is_collapsed:
-            return self._collapsed_phase(models, phase, training.warm_iter)
-        # Where there is no flow this phase is the whole fit, and a user's schedule is its rate.
-        schedule = self.problems[0].learning_rate if phase == "fit" else None
-        rate = training.warm_rate if schedule is None else schedule
-        return self._stochastic_phase(models, phase, training.warm_iter, rate, self._steps(1))
-
-    def _sparse_gps(self, spec: SparseGPSpec) -> list[Trained]:
-        """The sparse GP alone, for each problem, as far as it may still end above the flow."""
-        training = self.training.without_flow()
-        problems = [dataclasses.replace(p, spec=spec, training=training, X=p.X[:, : p.n_inputs]) for p in self.problems]
-        ends = {index: self._last_bound(i) for i, index in enumerate(self.indices)}
-        rows = {index: len(p.X) for index, p in zip(self.indices, self.problems, strict=True)}
-        return _RowsRun(problems, CallbackList(CatchingUp(ends, rows)), self.indices, self.n_models).run()
-
-    def _last_bound(self, i: int) -> float:
-        """The mean of the flow's last chunk: a single one is noisy."""
-        return float(self.records[i][-1]["bound"].mean())
-
-    def _better(self, i: int, trained: Trained, gp: Trained) -> Trained:
-        """The flow, or the sparse GP at flow time 0 where its bound is above the mean of the flow's last chunk."""
-        is_stopped = trained.status == STOPPED
-        if is_stopped or self._last_bound(i) >= gp.history["bound"].iloc[-1]:
-            return trained
-        assert isinstance(self.spec, FlowSpec)
-        spec = dataclasses.replace(self.spec, flow_time=0.0)
-        model = self._flow_from(i, spec, gp.model, dataclasses.replace(self.training, field_variance=AT_REST))
-        status = "the sparse GP without a flow has the higher bound and was kept"
-        seconds = trained.history["seconds"].iloc[-1] + gp.history["seconds"]
-        end = gp.history.assign(phase="sparse GP", seconds=seconds)
-        history = pd.concat([trained.history, end], ignore_index=True)
-        return dataclasses.replace(
-            trained,
-            model=jax.tree.map(np.asarray, model),
-            history=history,
-            n_iter=len(history),
-            status=status,
-            spec=spec,
-        )
-
-    def _flow_from(self, i: int, spec: FlowSpec, start: Any, training: TrainingSpec) -> Any:
-        """A flow near the identity whose output is that of a sparse GP."""
-        problem, Z = self.problems[i], self.Z[i]
-        if training.field_inducing is not None:
-            Z = inducing_points(problem.X, min(training.field_inducing, problem.n_inducing), problem.seed)
-        # As wide as the GP: one that was fitted beside a flow knows the inputs alone.
-        Z = Z[:, : start.output.basis.Z.shape[1]]
-        return flow.build(spec, training, start, Z, random_key(problem.seed + 1))
-
-    def _flow_phase(self, models: PyTree) -> PyTree:
-        spec, training = self.spec, self.training
-        assert isinstance(spec, FlowSpec)
-        starts = self._unstack(models)
-        flows = self._stack([self._flow_from(i, spec, start, training) for i, start in enumerate(starts)])
-        rate = training.learning_rate if self.problems[0].learning_rate is None else self.problems[0].learning_rate
-        n_samples = 1 if isinstance(spec.diffusion, NoDiffusion) else training.n_train_samples
-        return self._stochastic_phase(flows, "flow", training.max_iter, rate, self._steps(n_samples))
-
-    def _collapsed_phase(self, models: PyTree, phase: str, n_iter: int) -> PyTree:
-        models = self._refresh_jitter(models)
-        if not self.is_many and not on_accelerator():
-            return self._host_collapsed(models, phase, n_iter)
-        self.calls.on_start(phase, n_iter)
-        start = eqx.filter_vmap(collapsed.start_collapsed) if self.is_many else collapsed.start_collapsed
-        state = start(models)
-        run = collapsed.collapsed_chunk_many if self.is_many else collapsed.collapsed_chunk
-        best = None
-        for done in range(0, n_iter, collapsed.CHUNK):
-            n = min(collapsed.CHUNK, n_iter - done)
-            state, records = run(state, self.data, on_device(n))
-            stop = self._report(phase, done + n, n_iter, jax.device_get(records), n)
-            value = np.asarray(state.value).reshape(-1)
-            n_rows = np.asarray(self.data.n_data).reshape(-1)
-            if stop.all() or (best is not None and np.all(value - best < 1e-5 * n_rows)):
-                self.status = ["converged"] * len(self.problems)
-                break
-            best = value
-        end = collapsed.collapsed_end_many if self.is_many else collapsed.collapsed_end
-        return end(self._refresh_jitter(state.model), self.data)
-
-    def _host_collapsed(self, model: PyTree, phase: str, n_iter: int) -> PyTree:
-        self.calls.on_start(phase, n_iter)
-        ended = [False]
-
-        def on_chunk(step: int, records: dict[str, np.ndarray]) -> bool:
-            ended[0] = bool(self._report(phase, step, n_iter, records, len(records["bound"])).all())
-            return ended[0]
-
-        model, is_converged = collapsed.minimise_on_host(model, self.data, n_iter, on_chunk)
-        if is_converged or ended[0]:
-            self.status = ["converged" if is_converged else STOPPED]
-        return collapsed.best_on_host(self._refresh_jitter(model), self.data)
-
-    def _steps(self, n_samples: int) -> RowSteps:
-        training = self.training
-        is_natural = training.natural_rate is not None
-        return RowSteps(
-            n_samples,
-            training.flow_dtype,
-            is_natural,
-            training.path_average,
-            self._batch_size(n_samples),
-            fixed_inducing=training.fixed_inducing,
-        )
-
-    def _batch_size(self, n_samples: int) -> int:
-        """The whole data where they fit, so that the size class of the rows is the size of the batch."""
-        n_rows, size = self.data.X.shape[-2], self.training.batch_rows(n_samples)
-        return n_rows if max(len(p.X) for p in self.problems) <= size else size
-
-
-class _SeriesRun(_Run):
+class _SeriesRun(Run):
     """A time series: one phase on transitions and windows."""
 
     def __init__(self, problem: SeriesProblem, calls: CallbackList) -> None:

@@ -39,6 +39,11 @@ def decay_start(training: TrainingSpec, n_iter: int) -> int:
     return n_iter - round(training.decay * n_iter)
 
 
+def kl_weights(training: TrainingSpec, positions: Int[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+    """The weight c of the KL terms: it rises to one over the first `kl_warmup` steps."""
+    return np.minimum(1.0, (positions + 1) / max(training.kl_warmup, 1))
+
+
 def rates_from(
     training: TrainingSpec, peak: float | Callable, n_iter: int, positions: Int[np.ndarray, "*models n"]
 ) -> Rates:
@@ -52,7 +57,7 @@ def rates_from(
     shape = rate_shape(training, n_iter, positions)
     adam = np.asarray(peak(jnp.asarray(positions))) if callable(peak) else peak * shape
     natural = (training.natural_rate or 0.0) * np.maximum(shape, LOWEST_NATURAL_SHARE)
-    kl_weight = np.minimum(1.0, (positions + 1) / max(training.kl_warmup, 1))
+    kl_weight = kl_weights(training, positions)
     is_live = positions < n_iter
     return Rates(*(on_device(np.where(is_live, values, 0.0)) for values in (adam, natural, kl_weight)))
 

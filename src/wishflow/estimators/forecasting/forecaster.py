@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import warnings
 from pathlib import Path
@@ -130,7 +131,16 @@ class WishartForecaster(BaseEstimator):
     # --- fitting ---
 
     def fit(self, y: Any, X: Any = None, fh: Any = None) -> WishartForecaster:
-        """Fit to series y and covariates X known in advance; `fh` is kept for `predict` without one."""
+        """Fit to series y and covariates X known in advance; `fh` is kept for `predict` without one.
+
+        An error, or Ctrl-C, leaves the forecaster exactly as it was.
+        """
+        fitted = copy.copy(self)
+        fitted._fit(y, X, fh)
+        self.__dict__ = fitted.__dict__
+        return self
+
+    def _fit(self, y: Any, X: Any, fh: Any) -> None:
         panel = read(y, "y")
         lags = checks.lags(self.lags)
         checks.verbosity(self.verbose)
@@ -160,7 +170,6 @@ class WishartForecaster(BaseEstimator):
         self.model_, self.history_, self.n_iter_ = trained.model, trained.history, trained.n_iter
         self.status_ = trained.status
         self.tails_ = {key: self.units_.last_rows(tail) for key, tail in tails.items()}
-        return self
 
     def _spec(self, lags: specs.Lags) -> specs.DynamicsSpec:
         rank = checks.rank_or_none(self.rank)

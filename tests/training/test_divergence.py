@@ -1,0 +1,82 @@
+"""Training that goes wrong says so: a warning where something usable is left, an error where nothing is."""
+
+import dataclasses
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_loop import SMALL, leaves, problem
+
+import wishflow as wf
+from wishflow.errors import TrainingError
+from wishflow.training import rows, train
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 2))
+Y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=60)
+SERIES = pd.DataFrame(0.1 * RNG.normal(size=(120, 2)).cumsum(0), index=pd.date_range("2020", periods=120, freq="h"))
+OPTIONS = {"n_inducing": 10, "random_state": 0}
+
+
+def test_an_objective_that_falls_is_told():
+    steep = dataclasses.replace(SMALL, max_iter=100, learning_rate=10.0)
+    with pytest.warns(RuntimeWarning, match=r"diverged: the objective fell from .* lower learning_rate"):
+        (trained,) = train([problem(training=steep)])
+    assert trained.status.startswith("diverged")
+
+
+def test_an_ordinary_fit_is_silent():
+    """Also in the middle of the warm-up, where the KL terms at their full weight are not what training climbs."""
+    usual = dataclasses.replace(SMALL, max_iter=100, kl_warmup=1000, learning_rate=0.02)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (trained,) = train([problem(training=usual)])
+    assert trained.status == "reached max_iter"
+
+
+@pytest.mark.parametrize("rate", [1e3, 1e300])
+def test_the_last_good_state_has_a_finite_objective(rate):
+    """One step of such a rate gives parameters that are finite and an objective that is not."""
+    wild = dataclasses.replace(SMALL, max_iter=100, learning_rate=rate)
+    with pytest.warns(RuntimeWarning, match="the last good state was kept"):
+        (trained,) = train([problem(training=wild)])
+    assert all(np.abs(leaf).max() < 1e6 for leaf in leaves(trained))
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        lambda: wf.FlowRegressor(learning_rate=10.0, max_iter=150, validation_fraction=0, **OPTIONS).fit(X, Y),
+        lambda: wf.FlowRegressor(learning_rate=10.0, max_iter=150, **OPTIONS).fit(X, Y),
+        lambda: wf.WishartForecaster(learning_rate=10.0, max_iter=150, rank=2, **OPTIONS).fit(SERIES),
+    ],
+)
+def test_estimators_tell_of_a_rate_that_is_too_high(fit):
+    with pytest.warns(RuntimeWarning, match="lower learning_rate"):
+        fit()
+
+
+def test_a_rate_beyond_all_bounds_leaves_predictions():
+    with pytest.warns(RuntimeWarning, match="not finite"):
+        model = wf.FlowRegressor(learning_rate=1e300, max_iter=150, validation_fraction=0, **OPTIONS).fit(X, Y)
+    assert np.isfinite(model.predict(X, return_std=True)).all()
+    assert model.score(X, Y) > 0.8  # the sparse GP that a flow starts from
+
+
+@pytest.mark.parametrize(
+    ("make", "variance"), [(wf.SparseGPRegressor, 1e300), (wf.FlowRegressor, 1e300), (wf.FlowRegressor, 1e150)]
+)
+def test_a_kernel_that_nothing_can_be_computed_with_is_an_error(make, variance):
+    model = make(kernel=wf.kernels.RBF(variance=variance), max_iter=20, **OPTIONS)
+    with pytest.raises(TrainingError, match="not finite"):
+        model.fit(X, Y)
+    assert not hasattr(model, "model_")
+
+
+def test_the_collapsed_bound_on_other_devices_is_checked_too(monkeypatch):
+    """The branch of accelerators, on the CPU."""
+    monkeypatch.setattr(rows, "on_accelerator", lambda: True)
+    gp = wf.SparseGPRegressor(kernel=wf.kernels.RBF(variance=1e300), max_iter=20, **OPTIONS)
+    with pytest.raises(TrainingError, match="not finite"):
+        gp.fit(X, Y)

@@ -1,0 +1,162 @@
+"""Rows held back from training: which ones, what they decide, and that the rest of training does not know them."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from factories import make_batch, make_flow, make_sparse_gp
+from test_loop import SMALL, leaves, problem
+
+from wishflow import specs
+from wishflow.models.base import output_components, predictive_log_density
+from wishflow.runtime import computing
+from wishflow.training import HELD_OUT, rows, train, validation
+from wishflow.training.stacks import choose, stacked, unstacked
+from wishflow.training.validation import BestState, HeldBack, held_back, is_ahead
+
+VALIDATED = dataclasses.replace(SMALL, validation_fraction=0.1)
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "fraction", "expected"),
+    [(700, 0.1, 70), (700, 0.3, 210), (60, 0.1, 10), (12, 0.1, 4), (3, 0.1, 1), (2, 0.5, 1), (10_000, 0.1, 500)],
+)
+def test_a_fraction_of_the_rows_is_held_back(n_rows, fraction, expected):
+    """A tenth, but no fewer than ten where there are thirty, and no more than are needed to decide."""
+    chosen = held_back(n_rows, fraction, seed=0)
+    assert chosen.shape == (n_rows,) and chosen.sum() == expected
+    np.testing.assert_array_equal(chosen, held_back(n_rows, fraction, seed=0))
+    if n_rows > 100:
+        assert (chosen != held_back(n_rows, fraction, seed=1)).any()
+
+
+def test_the_mixture_over_paths_is_that_of_the_components():
+    """Without noise in the paths both have one component, the same."""
+    model, batch, key = make_flow("none"), make_batch(), jax.random.key(0)
+    found = predictive_log_density(model, batch.X, batch.y, key, 100)
+    means, variances = output_components(model, batch.X, key, 100)
+    expected = model.likelihood.predictive_log_density(batch.y, means, variances, key)[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_more_paths_give_the_same_density_up_to_their_error():
+    """Two estimates with keys of their own; each path of a row has noise of its own."""
+    model, batch = make_flow("wishart-shared"), make_batch()
+    one, other = (predictive_log_density(model, batch.X, batch.y, jax.random.key(k), 4000) for k in (0, 1))
+    np.testing.assert_allclose(one, other, atol=0.2)
+    assert np.abs(np.asarray(one - other)).min() > 0.0
+
+
+def test_a_stack_is_chosen_from_model_by_model():
+    first, second = make_sparse_gp(), jax.tree.map(lambda leaf: leaf + 1.0, make_sparse_gp())
+    new, old = stacked([first, first]), stacked([second, second])
+    mixed = unstacked(choose(np.array([True, False]), new, old), 2)
+    for part, whole in zip(mixed, (first, second), strict=True):
+        for a, b in zip(jax.tree.leaves(part), jax.tree.leaves(whole), strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert choose(np.array([False]), first, second) is second
+
+
+def test_the_best_state_is_kept_and_a_state_that_predicts_nothing_never_is():
+    good, batch = make_sparse_gp(), make_batch()
+    held = HeldBack.of([(np.asarray(batch.X), np.asarray(batch.y))], [0])
+    worse = _with_mean(good, 3.0)
+    broken = _with_mean(good, np.nan)
+    best = BestState(held, worse)
+    scores = [best.score(model, step)[0] for step, model in ((100, broken), (200, good), (300, worse))]
+    assert np.isnan(scores[0]) and scores[1] > scores[2]
+    assert best.step == 200 and best.stale == 1 and best.models is good
+    np.testing.assert_allclose(best.densities[0].mean(), scores[1])
+
+
+def _with_mean(model, shift):
+    return dataclasses.replace(
+        model,
+        output=dataclasses.replace(
+            model.output,
+            posterior=dataclasses.replace(model.output.posterior, mean=model.output.posterior.mean + shift),
+        ),
+    )
+
+
+def test_a_candidate_must_be_ahead_by_more_than_a_standard_error():
+    rng = np.random.default_rng(0)
+    reference, noise = rng.normal(size=100), rng.normal(size=100)
+    noise = (noise - noise.mean()) / noise.std(ddof=1)  # a standard error of 0.1
+    assert is_ahead(reference + noise + 0.11, reference)
+    assert not is_ahead(reference + noise + 0.09, reference)
+    assert not is_ahead(reference + np.inf, reference)
+    assert not is_ahead(np.ones(1), np.zeros(1))
+
+
+def test_held_back_rows_take_no_part_in_the_training_of_a_flow(monkeypatch):
+    """Other targets in the rows held back: the same flow until the choice."""
+    found = []
+    monkeypatch.setattr(rows, "is_ahead", lambda a, b: False)
+    run = rows.RowsRun.run
+
+    def spied(self):
+        trained = run(self)
+        found.append(trained[0].history["bound"].to_numpy())
+        return trained
+
+    monkeypatch.setattr(rows.RowsRun, "run", spied)
+    plain = problem(training=VALIDATED)
+    y = np.where(held_back(60, 0.1, 0)[:, None], 100.0, plain.y)
+    for one in (plain, dataclasses.replace(plain, y=y)):
+        train([one])
+    flow, gp, _, other_flow, other_gp, _ = found
+    np.testing.assert_array_equal(flow, other_flow)
+    np.testing.assert_array_equal(gp, other_gp)
+
+
+def test_the_sparse_gp_that_is_kept_is_the_one_of_all_rows(monkeypatch):
+    monkeypatch.setattr(rows, "is_ahead", lambda a, b: False)
+    training = dataclasses.replace(VALIDATED, sgp_iter=60)
+    (kept,) = train([problem(training=training)])
+    spec = specs.SparseGPSpec(specs.RBF(), specs.Gaussian())
+    (gp,) = train([problem(spec=spec, training=training.without_flow())])
+    assert "the sparse GP was kept" in kept.status and kept.spec.flow_time == 0.0
+    assert kept.history["phase"].unique().tolist() == ["output", "flow", "sparse GP"]
+    assert kept.n_iter == len(kept.history)
+    X = problem().X
+    with computing():
+        there = kept.model.carry(jnp.asarray(X), jax.random.key(0))
+        np.testing.assert_array_equal(there, X)
+        found, expected = kept.model.output.conditioned(), gp.model.output.conditioned()
+        for a, b in zip(found.marginals(there), expected.marginals(jnp.asarray(X)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_a_flow_that_is_kept_ends_on_all_rows_and_says_so(monkeypatch):
+    monkeypatch.setattr(rows, "is_ahead", lambda a, b: True)
+    long = dataclasses.replace(VALIDATED, max_iter=210, kl_warmup=20)
+    (kept,) = train([problem(training=long)])
+    assert kept.status.startswith("reached max_iter; the flow was kept (log density of 10 held-back rows")
+    counts = kept.history["phase"].value_counts()
+    assert counts["flow"] == 210 and counts["all rows"] == 21
+    scored = kept.history[kept.history[HELD_OUT].notna()]
+    assert scored["step"].tolist() == [99, 199, 209] and (np.diff(kept.history["seconds"]) >= 0).all()
+
+
+def test_training_ends_where_held_back_rows_are_predicted_no_better(monkeypatch):
+    """Rates far too high: the best state is an early one."""
+    monkeypatch.setattr(validation.BestState, "score", _never_better)
+    long = dataclasses.replace(VALIDATED, max_iter=3000, kl_warmup=20)
+    (kept,) = train([problem(training=long)])
+    assert (kept.history["phase"] == "flow").sum() == 1000
+    assert "after 0 iterations" in kept.status
+
+
+def _never_better(self, models, step):
+    self.stale = self.stale + 1
+    return np.zeros(len(self.stale))
+
+
+def test_without_a_fraction_the_flow_is_what_it_was():
+    (plain,), (again,) = train([problem()]), train([problem()])
+    assert plain.status == "reached max_iter" and HELD_OUT not in plain.history
+    for a, b in zip(leaves(plain), leaves(again), strict=True):
+        np.testing.assert_array_equal(a, b)
