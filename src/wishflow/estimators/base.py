@@ -57,7 +57,6 @@ class ModelEstimator(BaseEstimator, abc.ABC):
     ) -> Problem:
         """Check the options, scale, and say what is to be trained."""
         checks.verbosity(self.verbose)
-        self._n_predict()
         n_inducing = checks.positive_int("n_inducing", self.n_inducing)
         self.training_ = self._training(len(X) if n_rows is None else n_rows, X.shape[1])
         self.spec_ = self._model_spec(self.training_, likelihood)
@@ -70,7 +69,8 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         n_inputs, state_dim = X.shape[1], self.training_.state_dim
         self.directions_ = random_directions(X, n_inputs if state_dim is None else state_dim, self.seed_)
         X = widened(X, self.directions_)
-        return Problem(self.spec_, self.training_, X, y, n_inducing, self.seed_, schedule, n_inputs)
+        n_paths = self._n_predict()
+        return Problem(self.spec_, self.training_, X, y, n_inducing, self.seed_, schedule, n_inputs, n_paths)
 
     def _training(self, n_rows: int, n_inputs: int) -> specs.TrainingSpec:
         return chosen_training(self, presets.PRESETS, n_rows, n_inputs)

@@ -177,9 +177,9 @@ class FlowRegressor(ModelRegressor):
     `n_train_samples` paths, and `path_average="log"` alone takes one path for each row.
     `validation_fraction` of the rows (`fast`: 0.1, at least 10 and at most 500 rows; `paper`: 0) are held back from
     training. Their log density decides which state of the flow is kept and when training ends. A flow that does not
-    predict them better than the sparse GP alone, by more than one standard error, becomes that GP, which is then fitted
-    to all rows; `status_` says what was kept, and `validation_history_` holds the densities. With 0 the flow is trained
-    on all rows and kept as it ends.
+    predict them better than the sparse GP alone, by more than half a standard error, becomes that GP, which is then
+    fitted to all rows; `status_` says what was kept, and `validation_history_` holds the densities. With 0 the flow is
+    trained on all rows and kept as it ends.
     """
 
     def __init__(

@@ -49,7 +49,7 @@ GAVE_UP = "stopped: the last steps were not finite"
 # The column of the history with the mean log density of held-back rows, known at the end of each chunk.
 HELD_OUT = "held_out_log_density"
 # Chunks without a better prediction of the held-back rows after which training ends.
-PATIENCE = 10
+PATIENCE = 20
 # Steps of rate zero that estimate the objective at one state.
 N_ESTIMATES = 10
 # Training that ends this many nats per row, and more than its sampling error, below its start has diverged.
@@ -59,7 +59,7 @@ FALL = 0.01
 @dataclasses.dataclass(frozen=True)
 class Problem:
     """A model to train on scaled data; a state may be wider than the inputs, which are its first `n_inputs` columns
-    (None: all).
+    (None: all). `n_paths` are the sample paths of a prediction.
     """
 
     spec: SparseGPSpec | FlowSpec
@@ -70,6 +70,7 @@ class Problem:
     seed: int
     learning_rate: float | Callable | None = None
     n_inputs: int | None = None
+    n_paths: int = 100
 
 
 @dataclasses.dataclass(frozen=True)

@@ -71,7 +71,7 @@ def _choose(
     """
     kept, held = [p for p, _ in parts], [p for _, p in parts]
     seeds = [p.seed for p in problems]
-    run = RowsRun(kept, calls, indices, n_models, HeldBack.of([(p.X, p.y) for p in held], seeds))
+    run = RowsRun(kept, calls, indices, n_models, HeldBack.of([(p.X, p.y) for p in held], seeds, problems[0].n_paths))
     flows = run.run()
     best = run.best
     assert best is not None
@@ -104,7 +104,7 @@ def _sparse_gp_densities(
 ) -> list[Float[np.ndarray, " R"]]:
     """The log densities of held-back rows by sparse GPs of the others."""
     models = [jax.tree.map(on_device, trained.model) for trained in _sparse_gps(kept, indices, n_models)]
-    rows = HeldBack.of([(p.X[:, : p.n_inputs], p.y) for p in held], [p.seed for p in held])
+    rows = HeldBack.of([(p.X[:, : p.n_inputs], p.y) for p in held], [p.seed for p in held], held[0].n_paths)
     return rows.log_densities(stacked(models))
 
 

@@ -18,11 +18,13 @@ from ..objectives import Batch
 from ..runtime import compiled, random_key
 from .stacks import choose, stacked
 
-# Paths of a prediction; as many as the estimators take by default, because a mixture of few scores lower.
-N_PATHS = 100
+# A candidate must be ahead by this many standard errors.
+LEAD = 0.5
 # More rows would decide no better: their mean is already known to some hundredths of a nat.
 MOST_ROWS = 500
 LEAST_ROWS = 10
+# Rows times paths of a prediction.
+MOST_PATHS = 100_000
 
 
 def held_back(n_rows: int, fraction: float, seed: int) -> Bool[np.ndarray, " N"]:
@@ -37,41 +39,47 @@ def held_back(n_rows: int, fraction: float, seed: int) -> Bool[np.ndarray, " N"]
 
 
 @compiled
-def _row_scores(model, batch, key):
-    return predictive_log_density(model, batch.X, batch.y, key, N_PATHS)
+def _row_scores(model, batch, key, n_paths):
+    return predictive_log_density(model, batch.X, batch.y, key, n_paths)
 
 
 @compiled
-def _row_scores_many(models, batches, keys):
+def _row_scores_many(models, batches, keys, n_paths):
     """One model after another: all at once would need as many times the memory, and each fills a device."""
 
     def one(args):
         model, batch, key = args
-        return predictive_log_density(model, batch.X, batch.y, key, N_PATHS)
+        return predictive_log_density(model, batch.X, batch.y, key, n_paths)
 
     return jax.lax.map(one, (models, batches, keys))
 
 
 @dataclasses.dataclass(frozen=True)
 class HeldBack:
-    """The rows held back from each of one or several models, padded and stacked as the models are."""
+    """The rows held back from each of one or several models, padded and stacked as the models are.
+
+    A density is a mixture over `n_paths`, as many as predictions will have, because a mixture of fewer scores lower;
+    fewer only where rows times paths, which are in memory together, would be too many.
+    """
 
     batch: Batch
     keys: PyTree
     n_rows: tuple[int, ...]
+    n_paths: int
 
     @classmethod
-    def of(cls, rows: list[tuple[np.ndarray, np.ndarray]], seeds: list[int]) -> HeldBack:
+    def of(cls, rows: list[tuple[np.ndarray, np.ndarray]], seeds: list[int], n_paths: int) -> HeldBack:
         """The rows (X, y) of each model; the seeds are those of their predictions."""
         size = size_class(max(len(X) for X, _ in rows))
+        n_paths = min(n_paths, MOST_PATHS // size)
         batches = [padded_batch(X, y, size) for X, y in rows]
         keys = [random_key(seed) for seed in seeds]
-        return cls(stacked(batches), stacked(keys), tuple(len(X) for X, _ in rows))
+        return cls(stacked(batches), stacked(keys), tuple(len(X) for X, _ in rows), n_paths)
 
     def log_densities(self, models: PyTree) -> list[Float[np.ndarray, " R"]]:
         """The log predictive density of each row, for each model."""
         run = _row_scores_many if len(self.n_rows) > 1 else _row_scores
-        found = np.asarray(run(models, self.batch, self.keys)).reshape(len(self.n_rows), -1)
+        found = np.asarray(run(models, self.batch, self.keys, self.n_paths)).reshape(len(self.n_rows), -1)
         return [values[:n] for values, n in zip(found, self.n_rows, strict=True)]
 
 
@@ -103,12 +111,13 @@ class BestState:
 
 
 def is_ahead(candidate: Float[np.ndarray, " R"], reference: Float[np.ndarray, " R"]) -> bool:
-    """Whether the mean log density of a candidate is above that of a reference by more than its standard error.
+    """Whether the mean log density of a candidate is above that of a reference by more than half a standard error.
 
-    The error is that of the mean of the paired differences. Within it the simpler model, the reference, is preferred.
+    The error is that of the mean of the paired differences. Otherwise the reference, the simpler model, is preferred:
+    the candidate is the best of many states, so it is ahead of an equal model by chance.
     """
     difference = candidate - reference
     if len(difference) < 2 or not np.isfinite(difference).all():
         return False
     error = difference.std(ddof=1) / np.sqrt(len(difference))
-    return bool(difference.mean() > error)
+    return bool(difference.mean() > LEAD * error)
