@@ -1,6 +1,7 @@
 """Rows held back from training: which ones, what they decide, and that the rest of training does not know them."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from test_loop import SMALL, leaves, problem
 from wishflow import specs
 from wishflow.models.base import output_components, predictive_log_density
 from wishflow.runtime import computing
-from wishflow.training import HELD_OUT, rows, train, validation
+from wishflow.training import HELD_OUT, loop, rows, train, validation
 from wishflow.training.stacks import choose, stacked, unstacked
 from wishflow.training.validation import BestState, HeldBack, held_back, is_ahead
 
@@ -132,19 +133,46 @@ def test_the_sparse_gp_that_is_kept_is_the_one_of_all_rows(monkeypatch):
 
 def test_a_flow_that_is_kept_ends_on_all_rows_and_says_so(monkeypatch):
     monkeypatch.setattr(rows, "is_ahead", lambda a, b: True)
-    long = dataclasses.replace(VALIDATED, max_iter=210, kl_warmup=20)
+    monkeypatch.setattr(validation.BestState, "score", _always_better)
+    long = dataclasses.replace(VALIDATED, max_iter=300, kl_warmup=20)
     (kept,) = train([problem(training=long)])
     assert kept.status.startswith("reached max_iter; the flow was kept (log density of 10 held-back rows")
     counts = kept.history["phase"].value_counts()
-    assert counts["flow"] == 210 and counts["all rows"] == 21
+    assert counts["flow"] == 210 and counts["all rows"] == 90
     scored = kept.history[kept.history[HELD_OUT].notna()]
     assert scored["step"].tolist() == [99, 199, 209] and (np.diff(kept.history["seconds"]) >= 0).all()
+
+
+def _always_better(self, models, step):
+    self.models, self.step = models, np.full(len(self.step), step)
+    return np.zeros(len(self.step))
+
+
+def test_the_rest_of_the_iterations_is_in_proportion_to_those_before_the_best_state(monkeypatch):
+    """Found after 0, 100 or 210 of 300 iterations; rates begin with those of the state and end at zero."""
+    seen = []
+    monkeypatch.setattr(rows, "is_ahead", lambda a, b: True)
+    rates_from = loop.rates_from
+    monkeypatch.setattr(loop, "rates_from", lambda *args: seen.append(rates_from(*args)) or seen[-1])
+    long = dataclasses.replace(VALIDATED, max_iter=300, kl_warmup=0, decay=0.0, learning_rate=0.02)
+    for step, n_left in ((0, 0), (100, 43), (210, 90)):
+        monkeypatch.setattr(validation.BestState, "score", functools.partialmethod(_best_at, step))
+        seen.clear()
+        (kept,) = train([problem(training=long)])
+        assert (kept.history["phase"] == "all rows").sum() == n_left
+        last = [np.asarray(rates.adam) for rates in seen if np.asarray(rates.adam).any()][-1]
+        assert not n_left or (last[0] == 0.02 and (np.diff(last[: n_left + 1]) < 0).all() and last[n_left] == 0.0)
+
+
+def _best_at(self, best_step, models, step):
+    self.step = np.full(len(self.step), best_step)
+    return np.zeros(len(self.step))
 
 
 def test_training_ends_where_held_back_rows_are_predicted_no_better(monkeypatch):
     """Rates far too high: the best state is an early one."""
     monkeypatch.setattr(validation.BestState, "score", _never_better)
-    long = dataclasses.replace(VALIDATED, max_iter=3000, kl_warmup=20)
+    long = dataclasses.replace(VALIDATED, max_iter=3500, kl_warmup=20)
     (kept,) = train([problem(training=long)])
     assert (kept.history["phase"] == "flow").sum() == 2000
     assert "after 0 iterations" in kept.status

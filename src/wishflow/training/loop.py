@@ -44,6 +44,8 @@ SKIPPED_LIMIT = 20
 # A window of ticks costs about as much as this many single transitions.
 WINDOWS_SHARE = 64
 LATENT_SHARE = 16
+# Models are chosen by held-back rows after this part of the iterations; in the rest they see all rows.
+FIRST_PART = 0.7
 STOPPED = "stopped by a callback"
 GAVE_UP = "stopped: the last steps were not finite"
 # The column of the history with the mean log density of held-back rows, known at the end of each chunk.
@@ -133,21 +135,28 @@ class Run:
         peak: float | Callable,
         steps: AbstractSteps,
         held_back: HeldBack | None = None,
+        start_at: np.ndarray | None = None,
     ) -> PyTree:
-        """Train and return the models: as they end, or as they predicted the held-back rows best."""
+        """Train and return the models as they end.
+
+        With held-back rows: as they predicted them best, in the first part of the schedule. `start_at` is the position
+        in the schedule that each model starts at.
+        """
         training, n_models = self.training, len(self.problems)
         models = self._refresh_jitter(models)
         state = sound = self._start_states(models, steps)
         run = chunk.train_chunk_many if self.is_many else chunk.train_chunk
         start = self._parts(state, steps)
         self._require_finite(start["bound"], phase)
-        self.calls.on_start(phase, n_iter)
+        last = n_iter if held_back is None else first_part(n_iter)
+        self.calls.on_start(phase, last)
         self.status = ["reached max_iter"] * n_models
         position, done, n_done = np.zeros(n_models, int), 0, np.zeros(n_models, int)
+        position = position if start_at is None else start_at
         watch = Convergence(training, n_iter, self.n_rows)
         best = None if held_back is None else BestState(held_back, state.model)
-        while (position < n_iter).any():
-            n = int(min(STEPS_PER_CHUNK, (n_iter - position).max()))
+        while (position < last).any():
+            n = int(min(STEPS_PER_CHUNK, (last - position).max()))
             planned = position[:, None] + np.arange(n) if self.is_many else position[0] + np.arange(n)
             rates = rates_from(training, peak, n_iter, planned)
             before = state
@@ -159,7 +168,7 @@ class Run:
             n_done = np.where(position <= n_iter, position, n_done)
             if best is not None:
                 records |= {HELD_OUT: at_the_end(best.score(state.model, done), records["bound"], n)}
-            stop = self._report(phase, done, n_iter, records, n)
+            stop = self._report(phase, done, last, records, n)
             moved = watch.advance(position, np.nanmean(bounds, axis=1))
             self._note_convergence(position, moved, n_iter)
             state, is_stuck = self._mend(state)
@@ -298,6 +307,11 @@ class Run:
         return trained
 
 
+def first_part(n_iter: int) -> int:
+    """How many of the iterations of a flow go by before it is chosen."""
+    return max(1, round(FIRST_PART * n_iter))
+
+
 def _estimate(values: Float[np.ndarray, "K n"]) -> tuple[np.ndarray, np.ndarray]:
     """Means, and their standard errors."""
     with np.errstate(invalid="ignore"):
@@ -318,7 +332,7 @@ def _history(records: list[dict[str, Any]]) -> pd.DataFrame:
         parts = list(chunks)
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "phase"}
         frames.append(pd.DataFrame({"phase": phase, **columns}))
-    return pd.concat(frames, ignore_index=True)
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"phase": [], "step": [], "seconds": []})
 
 
 class _SeriesRun(Run):

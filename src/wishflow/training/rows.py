@@ -18,15 +18,14 @@ from ..models import flow, sparse_gp
 from ..runtime import on_accelerator, on_device, random_key
 from ..specs import FlowSpec, Gaussian, NoDiffusion, SparseGPSpec, TrainingSpec
 from . import collapsed
-from .loop import STOPPED, Problem, Run, Trained
+from .loop import FIRST_PART, STOPPED, Problem, Run, Trained, first_part
+from .schedule import rate_shape
 from .stacks import stacked, unstacked
 from .steps import RowSteps
 from .validation import BestState, HeldBack, held_back, is_ahead
 
 # Variance of the field of a flow that is at rest.
 AT_REST = 1e-12
-# The last steps of a flow, on all rows, are this part of its iterations.
-LAST_SHARE = 10
 
 
 def train(problems: list[Problem], callbacks: Any = None) -> list[Trained]:
@@ -133,6 +132,8 @@ def _as_flow(run: RowsRun, i: int, trained: Trained, gp: Trained, why: str) -> T
 
 def _joined(first: pd.DataFrame, then: pd.DataFrame) -> pd.DataFrame:
     """One history after another; seconds go on."""
+    if then.empty:
+        return first
     later = then.assign(seconds=first["seconds"].iloc[-1] + then["seconds"])
     return pd.concat([first, later], ignore_index=True)
 
@@ -169,14 +170,28 @@ class RowsRun(Run):
         return self._package(self._flow_phase(models) if is_flow else models)
 
     def finish(self, best: BestState) -> list[Trained]:
-        """A few steps more from the best states, on all rows, with rates that fall to zero."""
-        training = self.training
-        schedule = self.problems[0].learning_rate
-        rate = training.learning_rate if schedule is None else schedule(int(best.step.mean()))
+        """Train on from the best states, with all rows, for a time in proportion to the time it took to get there.
+
+        Rates fall by a cosine from what they were there to zero.
+        """
+        training, schedule = self.training, self.problems[0].learning_rate
+        n_iter = training.max_iter - first_part(training.max_iter)
+        n_left = np.minimum(n_iter, np.round(best.step * (1.0 / FIRST_PART - 1.0)).astype(int))
+        rates = (
+            training.learning_rate * rate_shape(training, training.max_iter, best.step)
+            if schedule is None
+            else np.asarray(schedule(best.step))
+        )
+
+        def falling(positions: np.ndarray) -> np.ndarray:
+            left = (n_iter - np.asarray(positions)) / np.maximum(n_left, 1)[:, None]
+            shape = rates[:, None] * 0.5 * (1.0 - np.cos(np.pi * np.clip(left, 0.0, 1.0)))
+            return shape if np.ndim(positions) > 1 else shape[0]
+
         self.training = dataclasses.replace(training, decay=1.0, rate_warmup=0, kl_warmup=0, tolerance=0.0)
-        n_iter = -(-training.max_iter // LAST_SHARE)
+        steps = self._steps(self._n_samples)
         return self._package(
-            self._stochastic_phase(best.models, "all rows", n_iter, float(rate), self._steps(self._n_samples))
+            self._stochastic_phase(best.models, "all rows", n_iter, falling, steps, start_at=n_iter - n_left)
         )
 
     @property
