@@ -220,9 +220,10 @@ class _Run:
     def _package(self, models: PyTree) -> list[Trained]:
         """Models with NumPy leaves: they pickle and stay float64 whatever JAX is set to."""
         trained = []
-        for model, records, status in zip(self._unstack(models), self.records, self.status, strict=True):
+        ends = zip(self._unstack(models), self.records, self.status, self.problems, strict=True)
+        for model, records, status, problem in ends:
             history = _history(records)
-            trained.append(Trained(jax.tree.map(np.asarray, model), history, len(history), status, self.spec))
+            trained.append(Trained(jax.tree.map(np.asarray, model), history, len(history), status, problem.spec))
         return trained
 
     # --- one or many ---
@@ -278,9 +279,10 @@ class _RowsRun(_Run):
         self.Z = [inducing_points(p.X, p.n_inducing, p.seed) for p in problems]
 
     def run(self) -> list[Trained]:
-        base = SparseGPSpec(self.spec.kernel, self.spec.likelihood)
+        bases = [SparseGPSpec(p.spec.kernel, p.spec.likelihood) for p in self.problems]
         y_width = [p.y.shape[1] for p in self.problems]
-        models = self._stack([sparse_gp.build(base, self.training, Z, w) for Z, w in zip(self.Z, y_width, strict=True)])
+        parts = zip(bases, self.Z, y_width, strict=True)
+        models = self._stack([sparse_gp.build(base, self.training, Z, width) for base, Z, width in parts])
         is_flow = isinstance(self.spec, FlowSpec)
         if not is_flow or self.training.warm_iter > 0:
             models = self._warm_start(models, "output" if is_flow else "fit")
@@ -289,7 +291,7 @@ class _RowsRun(_Run):
         flows = self._package(self._flow_phase(models))
         if not (self.training.falls_back and self._is_collapsed):
             return flows
-        return [self._better(*pair) for pair in zip(range(len(flows)), flows, self._sparse_gps(base), strict=True)]
+        return [self._better(*pair) for pair in zip(range(len(flows)), flows, self._sparse_gps(bases[0]), strict=True)]
 
     @property
     def _is_collapsed(self) -> bool:
