@@ -256,6 +256,27 @@ def test_poisson_predictions_hold_for_large_counts(mean, variance, count):
     np.testing.assert_allclose(run(likelihood, "predictive_cdf", *at)[0], truth, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("log_rate", [0.7, (3.0, -2.0)])
+def test_log_rates_of_counts_are_added_to_g_and_stay(log_rate):
+    """Every method is the one of a likelihood without them at g + o, and no gradient reaches o."""
+    plain, y, mean, variance = make("poisson")
+    shifted, moved = build(Poisson(log_rate=log_rate), 2), mean + jnp.asarray(log_rate)
+    for method in ("expected_log_density", "predictive_log_density", "predictive_cdf"):
+        expected = run(plain, method, y, moved, variance)
+        np.testing.assert_allclose(run(shifted, method, y, mean, variance), expected, rtol=1e-12)
+    assert np.array_equal(run(shifted, "log_density", y, mean), run(plain, "log_density", y, moved))
+    for one, other in zip(
+        run(shifted, "predictive_moments", mean, variance),
+        run(plain, "predictive_moments", moved, variance),
+        strict=True,
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    key = jax.random.key(0)
+    assert np.array_equal(run(shifted, "sample", key, mean), run(plain, "sample", key, moved))
+    slope = quick_jit(jax.grad(lambda likelihood: likelihood.expected_log_density(y, mean, variance).sum()))(shifted)
+    assert not np.any(slope.log_rate)
+
+
 @pytest.mark.parametrize("shape", [1.0, 7.0, 5000.0])
 def test_log_gamma_rule_integrates_the_gamma_law(shape):
     """E λ = 1, E λ² = 1 + 1/a and E e^{−λ} = (a / (a + 1))^a for λ ~ Gamma(a, a)."""
@@ -460,6 +481,8 @@ def test_only_continuous_targets_are_standardised():
         (Gaussian(variance=-1.0), 1),
         (StudentT(dof=2.0), 1),
         (StudentT(scale=0.0), 1),
+        (Poisson(log_rate=(1.0, 2.0)), 1),
+        (Poisson(log_rate=float("nan")), 1),
         (Categorical(1), 1),
         (Categorical(3), 2),
     ],

@@ -15,17 +15,20 @@ import pytest
 from factories import DIFFUSIONS, make_batch, make_flow, make_sparse_gp, points, quick_jit, series_problem
 from scipy.special import logsumexp
 
-from wishflow import objectives
+from wishflow import objectives, presets, specs
+from wishflow.models import sparse_gp
 from wishflow.models.base import output_components
 from wishflow.objectives import (
     Batch,
     bound_of,
     collapsed_bound,
+    damped_step,
     natural_step,
     negative_bound,
     negative_rollout_bound,
     optimal_posterior,
 )
+from wishflow.runtime import on_device
 
 FLOW_PARTS = {"none": set(), "diagonal": {"kl_drift"}, "gp": {"kl_drift"}}
 
@@ -220,6 +223,87 @@ def test_repeated_steps_end_where_the_bound_has_no_gradient(likelihood, key):
         model, value, gradient = natural(model, batch, key, 0.5)
     assert float(value) < start
     assert largest(gradient.mean if likelihood == "student_t" else gradient) < 1e-6
+
+
+# About the mean of g that fits the rows of `far_from`.
+CENTRES = {"poisson": 4.0, "student_t": 0.0, "bernoulli": 0.0, "gaussian": 0.0}
+
+
+def far_from(likelihood, shift, variance=1.0):
+    """A model of one output whose q is at the prior but for a mean of g near `shift`, and 60 rows."""
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.uniform(-2.0, 2.0, 60))[:, None]
+    f = np.sin(2.0 * X)
+    y = {"poisson": rng.poisson(np.exp(4.0 + f)), "student_t": f, "bernoulli": f > 0, "gaussian": f}[likelihood]
+    spec = specs.SparseGPSpec(specs.RBF(variance=variance, lengthscale=1.0), specs.LIKELIHOODS[likelihood])
+    model = sparse_gp.build(spec, presets.fast_preset(60, 1), np.linspace(-2.0, 2.0, 12)[:, None], 1)
+    a = np.asarray(quick_jit(lambda m, x: m.output.basis.prepare().project(x))(model, on_device(X)))
+    mean = np.linalg.lstsq(a, np.full(60, shift), rcond=1e-6)[0]
+    model = eqx.tree_at(lambda m: m.output.posterior.mean, model, on_device(mean[None]))
+    return model, Batch(*(on_device(v) for v in (X, y.astype(float), np.ones(60), np.float64(60.0))))
+
+
+@quick_jit
+def both_steps(model, batch, key, rate):
+    """The bound, and the bounds after a natural-gradient step as it is and after a damped one, with their q."""
+
+    def bound(q):
+        return -negative_bound(eqx.tree_at(lambda m: m.output.posterior, model, q), batch, key)[0]
+
+    q, sites = model.output.posterior, negative_bound(model, batch, key, has_sites=True)[1][1]
+    steps = [step(q, sites, rate) for step in (natural_step, damped_step)]
+    return bound(q), [(bound(new), new) for new in steps]
+
+
+@pytest.mark.parametrize("rate", [0.1, 1.0])
+@pytest.mark.parametrize(
+    ("likelihood", "shift", "variance"),
+    [
+        ("poisson", 0.0, 1.0),
+        ("poisson", -20.0, 1.0),
+        ("poisson", 10.0, 1.0),
+        ("poisson", 0.0, 100.0),
+        ("student_t", 0.0, 1.0),
+        ("student_t", 50.0, 100.0),
+    ],
+)
+def test_a_damped_step_rises_from_every_start_and_arrives(likelihood, shift, variance, rate, key):
+    """Counts with q far below, far above, and far too wide: a step as it is may fall by orders of magnitude."""
+    model, batch = far_from(likelihood, shift, variance)
+    near, _ = far_from(likelihood, CENTRES[likelihood])
+    good = float(both_steps(near, batch, key, rate)[0])
+    for _ in range(120):
+        before, (_, (after, q)) = both_steps(model, batch, key, rate)
+        assert float(after) >= float(before) - 1e-4 * 60 - 1e-9 * abs(float(before))
+        model = eqx.tree_at(lambda m: m.output.posterior, model, q)
+    assert float(after) > good
+
+
+def test_a_step_as_it_is_falls_where_counts_are_far_above_their_rates(key):
+    """What damping is there for."""
+    model, batch = far_from("poisson", 0.0)
+    before, ((undamped, _), (damped, _)) = both_steps(model, batch, key, 0.1)
+    assert float(undamped) < 10.0 * float(before) < float(before) < float(damped)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "poisson", "student_t"])
+def test_a_step_that_rises_is_taken_as_it_is(likelihood, key):
+    model, batch = far_from(likelihood, CENTRES[likelihood])
+    before, ((undamped, q), (_, damped)) = both_steps(model, batch, key, 0.1)
+    assert float(undamped) > float(before)
+    for one, other in zip(jax.tree.leaves(q), jax.tree.leaves(damped), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+
+
+def test_a_damped_step_factorises_one_matrix_at_a_time(key):
+    model, batch = make_sparse_gp("poisson"), make_batch("poisson")
+
+    def step(model):
+        sites = negative_bound(model, batch, key, has_sites=True)[1][1]
+        assert sites.rows is not None
+        return damped_step(model.output.posterior, sites, 0.1)
+
+    assert_unbatched(step, model)
 
 
 # --- factorisations one at a time ----------------------------------------------------------------

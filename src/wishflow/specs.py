@@ -224,7 +224,13 @@ class Categorical(LikelihoodSpec):
 
 @dataclasses.dataclass(frozen=True)
 class Poisson(LikelihoodSpec):
-    """y ~ Poisson(exp(g))."""
+    """y ~ Poisson(exp(log_rate + g)).
+
+    `log_rate` is a number, or one for each target. None stands for 0 in a model; estimators put the log of the mean
+    count of each target in its place, so that g, whose prior has mean zero, starts where the data are.
+    """
+
+    log_rate: float | tuple[float, ...] | None = None
 
 
 # --- names and JSON --------------------------------------------------------------------------

@@ -226,6 +226,31 @@ def test_fit_many_gives_what_single_fits_give(X, y, flow):
     np.testing.assert_allclose(second.predict(X), alone.predict(X), rtol=1e-9)
 
 
+def test_fit_many_has_log_rates_of_their_own(X):
+    counts = np.random.default_rng(0).poisson(3.0, len(X)).astype(float)
+    data = [(X, counts), (X, 100.0 * counts)]
+    fitted = wf.fit_many([wf.SparseGPRegressor(likelihood="poisson", **SMALL_GP) for _ in data], data)
+    for model, (_, y) in zip(fitted, data, strict=True):
+        np.testing.assert_allclose(model.spec_.likelihood.log_rate, np.log(y.mean()), atol=0.01)
+        alone = wf.SparseGPRegressor(likelihood="poisson", **SMALL_GP).fit(X, y)
+        np.testing.assert_allclose(model.predict(X), alone.predict(X), rtol=1e-9)
+
+
+def test_a_robust_scale_is_the_usual_one_without_outliers_and_hardly_moves_with_them():
+    values = np.random.default_rng(0).normal(3.0, 2.0, (400, 1))
+    usual, outliers = Scaler.of(values), values.copy()
+    same = Scaler.robust(values)
+    assert np.array_equal(same.mean, usual.mean) and np.array_equal(same.scale, usual.scale)
+    for size in (1e3, 1e9, 1e90):
+        outliers[:20] = size
+        scaler = Scaler.robust(outliers)
+        assert abs(scaler.mean[0] - 3.0) < 2.0 and scaler.scale[0] < 5.0 * usual.scale[0]
+    mostly_zero = np.where(np.arange(400)[:, None] < 350, 0.0, values)
+    assert np.array_equal(Scaler.robust(mostly_zero).scale, Scaler.of(mostly_zero).scale)
+    outliers[:20] = 1e300  # its square is no number in units of the others
+    assert np.array_equal(Scaler.robust(outliers).scale, Scaler.of(outliers).scale)
+
+
 @pytest.mark.parametrize("offset", [0.0, 1e8])
 def test_scaler_centres_and_leaves_constant_columns(offset):
     values = np.column_stack([np.linspace(0.0, 2.0, 11), np.full(11, 0.1)]) + offset

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 
+import equinox as eqx
 import numpy as np
 import pandas as pd
 import pytest
@@ -168,6 +169,23 @@ def test_every_likelihood(likelihood, X, tmp_path):
     loaded = round_trip(model, tmp_path)
     assert_same_arrays(model, loaded)
     assert loaded.likelihood == likelihood
+
+
+def test_counts_of_files_without_log_rates_are_predicted_as_before(X, tmp_path):
+    """Such a file says nothing of them, neither in its specs nor in its arrays: they are zero."""
+    counts = np.arange(len(X)).astype(float)
+    model = built(wf.SparseGPRegressor(likelihood=specs.Poisson(log_rate=0.0)), X, counts)
+    model.model_ = eqx.tree_at(lambda m: m.likelihood.log_rate, model.model_, np.zeros(1))
+    model.save(tmp_path / "model")
+
+    def age(header, arrays):
+        del header["spec"]["likelihood"]["log_rate"], arrays["model.likelihood.log_rate"]
+        header["parameters"]["likelihood"] = "poisson"
+
+    old = wf.load(rewritten(tmp_path / "model", tmp_path / "old", age))
+    assert np.array_equal(old.predict(X), model.predict(X))
+    assert np.array_equal(old.log_prob(X, counts), model.log_prob(X, counts))
+    assert np.array_equal(round_trip(old, tmp_path).predict(X), model.predict(X))
 
 
 def test_a_sum_of_kernels_predicts_the_same_bits(X, y, tmp_path):

@@ -61,9 +61,7 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         self.training_ = self._training(len(X) if n_rows is None else n_rows, X.shape[1])
         self.spec_ = self._model_spec(self.training_, likelihood)
         self.seed_ = checks.fixed_seed(self.random_state)
-        is_scaled = isinstance(likelihood, specs.Gaussian | specs.StudentT)
-        self.x_scaler_ = Scaler.of(X, "X")
-        self.y_scaler_ = Scaler.of(y, "y") if is_scaled else Scaler.identity(y.shape[1])
+        self.x_scaler_, self.y_scaler_ = Scaler.of(X, "X"), target_scaler(y, likelihood)
         schedule = self.learning_rate if callable(self.learning_rate) else None
         X, y = self.x_scaler_.forward(X), self.y_scaler_.forward(y)
         n_inputs, state_dim = X.shape[1], self.training_.state_dim
@@ -110,6 +108,13 @@ class ModelEstimator(BaseEstimator, abc.ABC):
 
         check_is_fitted(self, "model_")
         save_estimator(self, path)
+
+
+def target_scaler(y: np.ndarray, likelihood: specs.LikelihoodSpec) -> Scaler:
+    """The scale of targets (N, P): none for counts and labels; where outliers are part of the model, not by them."""
+    if isinstance(likelihood, specs.Gaussian):
+        return Scaler.of(y, "y")
+    return Scaler.robust(y, "y") if isinstance(likelihood, specs.StudentT) else Scaler.identity(y.shape[1])
 
 
 def chosen_training(

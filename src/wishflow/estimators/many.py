@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 from ..errors import DataError
 from ..runtime import computing, on_accelerator
-from ..training import train
+from ..specs import Poisson
+from ..training import Problem, train
 from .base import ModelEstimator
 
 
@@ -40,10 +42,18 @@ def fit_many(
     return list(estimators)
 
 
+def _shape(problem: Problem) -> tuple[Any, ...]:
+    """What must be equal: the model, but for the log rates of counts, which are numbers in its arrays, and columns."""
+    spec = problem.spec
+    if isinstance(spec.likelihood, Poisson):
+        spec = dataclasses.replace(spec, likelihood=Poisson())
+    return spec, problem.n_inputs, problem.y.shape[1]
+
+
 def _check_alike(problems: list) -> None:
     first = problems[0]
     for i, problem in enumerate(problems):
-        if (problem.spec, problem.n_inputs, problem.y.shape[1]) != (first.spec, first.n_inputs, first.y.shape[1]):
+        if _shape(problem) != _shape(first):
             raise DataError(
                 f"problem {i} differs from problem 0 in its model or its number of columns; fit_many trains models of "
                 "equal shape: fit the others in calls of their own."

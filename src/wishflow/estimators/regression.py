@@ -35,7 +35,7 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
             raise OptionError(f"likelihood={self.likelihood!r} is for classes; use FlowClassifier for labels.")
         y = y if y.ndim == 2 else y[:, None]
         likelihoods.build(likelihood, y.shape[1]).validate(y)
-        return self._problem(X, y, likelihood, n_rows)
+        return self._problem(X, y, with_log_rate(likelihood, y), n_rows)
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         """(N, P, …) as it is for several targets, (N, …) for one."""
@@ -115,6 +115,17 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
 
     def _draws(self, X: Any, n_samples: int, seed: int) -> np.ndarray:
         return self.y_scaler_.inverse(prediction.joint_samples(self.model_, self._scaled(X), seed, n_samples))
+
+
+def with_log_rate(likelihood: specs.LikelihoodSpec, y: np.ndarray) -> specs.LikelihoodSpec:
+    """A Poisson likelihood without log rates of its own gets log((Σ y + ½) / N) of each target (N, P).
+
+    The ½ is for targets without any count.
+    """
+    if not isinstance(likelihood, specs.Poisson) or likelihood.log_rate is not None:
+        return likelihood
+    log_rate = np.log((y.sum(axis=0) + 0.5) / len(y))
+    return dataclasses.replace(likelihood, log_rate=tuple(log_rate.tolist()))
 
 
 class SparseGPRegressor(ModelRegressor):

@@ -8,6 +8,10 @@ import numpy as np
 
 from ..errors import DataError
 
+FENCE = 10.0
+# In spreads of the quartiles: squares must not overflow.
+FARTHEST_OUTLIER = 1e100
+
 
 @dataclasses.dataclass(frozen=True)
 class Scaler:
@@ -27,6 +31,22 @@ class Scaler:
         unit = np.where(unit > np.finfo(float).tiny, unit, 1.0)
         mean, sd = (values / unit).mean(axis=0), (values / unit).std(axis=0)
         scaler = cls(mean * unit, np.where(sd <= 1e-10, 1.0, sd * unit))
+        scaler._check_span(values, name)
+        return scaler
+
+    @classmethod
+    def robust(cls, values: np.ndarray, name: str = "X") -> Scaler:
+        """`of` with entries beyond the fences put at the nearer fence: those of outliers that have no limits.
+
+        The fences lie FENCE times the distance of the quartiles beyond them; within them this is `of`. A column whose
+        quartiles are equal, or to which its largest entry is out of all proportion, is left as it is.
+        """
+        with np.errstate(over="ignore"):
+            low, high = np.quantile(values, [0.25, 0.75], axis=0)
+            spread = high - low
+            has_fences = (spread > 0) & (np.abs(values).max(axis=0) <= FARTHEST_OUTLIER * spread)
+            reach = np.where(has_fences, FENCE * spread, np.inf)
+        scaler = cls.of(np.clip(values, low - reach, high + reach), name)
         scaler._check_span(values, name)
         return scaler
 

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Num
 
 from .. import specs
+from ..errors import OptionError
 from .base import AbstractLikelihood, check_all, check_columns, no_noise
 from .gaussian import normal_cdf
 from .quadrature import N_PREDICT_NODES, expectation, log_expectation, log_gamma_rule, safe_sqrt
@@ -18,40 +19,61 @@ LOG_RATE_CAP = 40.0
 
 
 class PoissonLikelihood(AbstractLikelihood):
-    """y_p ~ Poisson(exp(g_p))."""
+    """y_p ~ Poisson(exp(o_p + g_p)) with fixed log rates o; None: zero (as in model files from before there were any).
+
+    o is an array, not part of the program: fits to other counts use the same compiled code.
+    """
 
     n_outputs: int = eqx.field(static=True)
+    log_rate: Float[Array, " P"] | None = None  # o
 
     @classmethod
     def of(cls, spec: specs.Poisson, n_outputs: int) -> PoissonLikelihood:
-        return cls(n_outputs)
+        if spec.log_rate is None:
+            return cls(n_outputs)
+        log_rate = np.asarray(spec.log_rate, float)
+        if log_rate.shape not in ((), (n_outputs,)) or not np.isfinite(log_rate).all():
+            raise OptionError(
+                f"log_rate={spec.log_rate!r} given to the Poisson likelihood of {n_outputs} target columns; expected a "
+                "finite number, a tuple of one for each column, or None."
+            )
+        return cls(n_outputs, jnp.asarray(np.broadcast_to(log_rate, (n_outputs,))))
+
+    def _log_rates(self, g: Float[Array, "*batch P"]) -> Float[Array, "*batch P"]:
+        """o + g; no gradient reaches o, so that Adam leaves it where it is."""
+        return g if self.log_rate is None else g + jax.lax.stop_gradient(self.log_rate).astype(g.dtype)
 
     @property
     def n_latent(self) -> int:
         return self.n_outputs
 
     @property
+    def is_damped(self) -> bool:
+        return True
+
+    @property
     def scales_target(self) -> bool:
         return False
 
     def log_density(self, y, g):
-        return jnp.sum(poisson_log_density(g, y), -1)
+        return jnp.sum(poisson_log_density(self._log_rates(g), y), -1)
 
     def expected_log_density(self, y, mean, variance, key=None, n_draws=8):
-        """y mean − exp(mean + ½ variance) − log y!."""
-        y = jnp.asarray(y, mean.dtype)
+        """y mean − exp(mean + ½ variance) − log y!, here and below with o + mean for the mean."""
+        y, mean = jnp.asarray(y, mean.dtype), self._log_rates(mean)
         terms = y * mean - bounded_exp(mean + 0.5 * variance) - jax.scipy.special.gammaln(y + 1.0)
         return jnp.sum(terms, -1)
 
     def predictive_log_density(self, y, mean, variance, key=None):
         """Gauss–Hermite about the mode of p(y | g) N(g; mean, variance): a large count pins g far below √variance."""
+        mean = self._log_rates(mean)
         centre, width = posterior_location(y, mean, variance)
         log_p = log_expectation(poisson_log_density, mean, variance, y, centre=centre, width=width)
         return jnp.sum(log_p, -1)
 
     def predictive_moments(self, mean, variance, key=None):
         """E y = r = exp(mean + ½ variance), Var y = r + r² (exp(variance) − 1)."""
-        rate = bounded_exp(mean + 0.5 * variance)
+        rate = bounded_exp(self._log_rates(mean) + 0.5 * variance)
         return rate, rate + rate**2 * jnp.expm1(variance)
 
     def predictive_cdf(self, y, mean, variance):
@@ -59,6 +81,7 @@ class PoissonLikelihood(AbstractLikelihood):
 
         The first integrand is smooth on the scale of g's law while variance ≤ 1/a, the second on that of log T beyond.
         """
+        mean = self._log_rates(mean)
         count = jnp.floor(jnp.asarray(y, mean.dtype))
         a = jnp.maximum(count, 0.0) + 1.0
         narrow = expectation(_survival_of_gamma, mean, variance, a, n_nodes=N_PREDICT_NODES)
@@ -69,7 +92,7 @@ class PoissonLikelihood(AbstractLikelihood):
         return jnp.where(count < 0, 0.0, jnp.where(variance * a > 1.0, wide, narrow))
 
     def sample(self, key, g):
-        return jax.random.poisson(key, bounded_exp(g)).astype(g.dtype)
+        return jax.random.poisson(key, bounded_exp(self._log_rates(g))).astype(g.dtype)
 
     def noise_summary(self):
         return no_noise()

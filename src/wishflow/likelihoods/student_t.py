@@ -42,6 +42,10 @@ class StudentTLikelihood(AbstractLikelihood):
         return self.noise_scale.raw.shape[-1]
 
     @property
+    def is_damped(self) -> bool:
+        return True
+
+    @property
     def scales_target(self) -> bool:
         return True
 

@@ -18,7 +18,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
-from ..objectives import bound_of, natural_step
+from ..objectives import bound_of, damped_step
 from ..runtime import compiled, on_device
 from .steps import AbstractSteps
 
@@ -112,7 +112,7 @@ def step(
     direction, optimiser = OPTIMISER.update(packed(gradient)[0], state.optimiser)
     moved = jax.tree.map(lambda x, d: (x - rate * d).astype(x.dtype), vectors, direction)
     before = state.model.output.posterior if steps.is_natural else None
-    posterior = natural_step(before, sites, natural_rate) if before is not None else None
+    posterior = damped_step(before, sites, natural_rate) if before is not None else None
     is_good = _is_finite((moved, optimiser.nu, posterior, parts))
     moved, optimiser, posterior = _choose(is_good, (moved, optimiser, posterior), (vectors, state.optimiser, before))
     model = eqx.combine(unpack(moved), fixed)

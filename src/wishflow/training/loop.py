@@ -294,16 +294,15 @@ class Run:
     def _package(self, models: PyTree) -> list[Trained]:
         """Models with NumPy leaves: they pickle and stay float64 whatever JAX is set to."""
         trained = []
-        for model, records, status in zip(
-            unstacked(models, len(self.problems)), self.records, self.status, strict=True
-        ):
+        parts = zip(unstacked(models, len(self.problems)), self.records, self.status, self.problems, strict=True)
+        for model, records, status, problem in parts:
             history = _history(records)
             if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(model)):
                 raise TrainingError(
                     f"training ended with parameters that are not finite (status: {status}); expected numbers. Check "
                     "the starting values of the kernel and the scale of the data, or lower learning_rate."
                 )
-            trained.append(Trained(jax.tree.map(np.asarray, model), history, len(history), status, self.spec))
+            trained.append(Trained(jax.tree.map(np.asarray, model), history, len(history), status, problem.spec))
         return trained
 
 

@@ -124,7 +124,7 @@ def _reason(is_flow: bool, best: BestState, reference: np.ndarray, i: int) -> st
 
 def _as_flow(run: RowsRun, i: int, trained: Trained, gp: Trained, why: str) -> Trained:
     """The sparse GP as a flow of no time, after the history of the flow that was tried."""
-    spec = dataclasses.replace(run.spec, flow_time=0.0)
+    spec = dataclasses.replace(run.problems[i].spec, flow_time=0.0)
     model = run.flow_from(i, spec, gp.model, dataclasses.replace(run.training, field_variance=AT_REST))
     history = _joined(trained.history, gp.history.assign(phase="sparse GP"))
     return Trained(jax.tree.map(np.asarray, model), history, len(history), f"{gp.status}; {why}", spec)
@@ -161,9 +161,10 @@ class RowsRun(Run):
         return [inducing_points(p.X, p.n_inducing, p.seed) for p in self.problems]
 
     def run(self) -> list[Trained]:
-        base = SparseGPSpec(self.spec.kernel, self.spec.likelihood)
+        bases = [SparseGPSpec(p.spec.kernel, p.spec.likelihood) for p in self.problems]
         y_width = [p.y.shape[1] for p in self.problems]
-        models = stacked([sparse_gp.build(base, self.training, Z, w) for Z, w in zip(self.Z, y_width, strict=True)])
+        parts = zip(bases, self.Z, y_width, strict=True)
+        models = stacked([sparse_gp.build(base, self.training, Z, width) for base, Z, width in parts])
         is_flow = isinstance(self.spec, FlowSpec)
         if not is_flow or self.training.warm_iter > 0:
             models = self._warm_start(models, "output" if is_flow else "fit")
