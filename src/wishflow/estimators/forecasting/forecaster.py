@@ -55,7 +55,9 @@ class WishartForecaster(BaseEstimator):
     above `max_gap` steps cut the series, so a smaller step needs a larger `max_gap`. `calendar` adds harmonics of day,
     week and year; "seasonal" also products of those of the day with those of the year, for the linear drift: a daily
     cycle that changes with the season.
-    `transform`: a name ("log1p", "log", "sqrt", "asinh"), a transformer, or a dict of them by column.
+    `transform`: a name ("log1p", "log", "sqrt", "asinh"), a transformer, or a dict of them by column. Draws are mapped
+    back and not cut, so behind "log1p" they lie above −1 and behind "sqrt" some may be slightly negative: where that
+    has no meaning, use `np.maximum(draws, 0)`; log densities are of the uncut law.
     `latent_dim`: the series is seen through a readout of a state of that size (or a `specs.Latent`); None: it is the
     state itself. `objective`: "transition" scores each row given those before it (a latent state by particles),
     "rollout" free simulations from the first row of a window (from its first rows, encoded), as in the paper. `limits`
@@ -281,10 +283,14 @@ class WishartForecaster(BaseEstimator):
         before = before[:, place]
 
         def log_density(y: np.ndarray) -> np.ndarray:
-            density = runner.horizon_log_density(before, units.forward(y), h[place], u[place], seed)
-            return density + units.log_jacobian(y)
+            is_outside = ~units.transforms.is_supported(y)
+            inside = np.where(is_outside, np.nan, y)
+            density = runner.horizon_log_density(before, units.forward(inside), h[place], u[place], seed)
+            density = density + units.log_jacobian(inside)
+            # No draw is ever outside, and rows with an entry missing have no density at all.
+            return np.where(is_outside.any(axis=1) & ~np.isnan(y).any(axis=1), -np.inf, density)
 
-        return Forecast(units.inverse(values[:, place]), index, self.columns_, log_density)
+        return Forecast(units.draws(values[:, place]), index, self.columns_, log_density)
 
     # --- frames as sktime's ---
 
@@ -370,9 +376,10 @@ class WishartForecaster(BaseEstimator):
     def update(self, y: Any, X: Any = None, update_params: bool = False) -> WishartForecaster:
         """Condition on new rows and move the end of the data; with `update_params` also train on them."""
         check_is_fitted(self, "model_")
-        rows = self.units_.on_axis(read(y, "y"), _read_covariates(X), self.tails_)
+        panel, covariates = self.units_.on_axis(read(y, "y"), _read_covariates(X), self.tails_)
         joined = {}
-        for key, new in self.units_.tails(*rows).items():
+        self.units_.check_data(panel)
+        for key, new in self.units_.tails(panel, covariates).items():
             past = self.tails_.get(key)
             joined[key] = new if past is None else self.units_.joined(past, new)
         if checks.flag("update_params", update_params):

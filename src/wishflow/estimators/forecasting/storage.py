@@ -41,6 +41,7 @@ def save_forecaster(forecaster: WishartForecaster, path: str | Path) -> None:
         "spec": forecaster.spec_.to_json(),
         "training": forecaster.training_.to_json(),
         "axis": dataclasses.asdict(units.axis),
+        "typical_values": list(units.transforms.scales),
         "columns": [plain(name) for name in forecaster.columns_],
         "x_columns": None if units.x_columns is None else [plain(name) for name in units.x_columns],
         "periods": list(units.periods),
@@ -141,7 +142,8 @@ def _units(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.ndarray
     return Units(
         forecaster.columns_,
         TimeAxis(**header["axis"]),
-        ColumnTransforms.of(forecaster.transform, forecaster.columns_),
+        # Files of older versions have no typical values.
+        ColumnTransforms.of(forecaster.transform, forecaster.columns_, tuple(header.get("typical_values", ()))),
         Scaler(arrays["y_scaler.mean"], arrays["y_scaler.scale"]),
         pd.Index(header["x_columns"]) if has_x else None,
         Scaler(arrays["x_scaler.mean"], arrays["x_scaler.scale"]) if has_x else None,

@@ -18,7 +18,7 @@ from .calendar import chosen_periods, harmonics, n_products, seconds
 from .frames import ONLY, Panel, Table, align, at_stamps
 from .grid import filled, grid_start, placed, placed_covariates
 from .times import TimeAxis, check_same_kind
-from .transforms import ColumnTransforms
+from .transforms import ColumnTransforms, typical_values
 
 # Rows that are kept to start forecasts from: the belief forgets what is older.
 TAIL = 96
@@ -70,8 +70,11 @@ class Units:
         _check_kinds(panel, X, {})
         if freq is not None:
             panel, X = _on_grids(axis, panel, X, {})
-        transforms = ColumnTransforms.of(transform, panel.columns)
-        z = transforms.forward(np.concatenate([t.values for t in panel.tables.values()]), panel.columns)
+        values = np.concatenate([t.values for t in panel.tables.values()])
+        transforms = ColumnTransforms.of(transform, panel.columns, typical_values(values))
+        transforms.check_data(values, panel.columns)
+        z = transforms.forward(values)
+        transforms.check_objects(z, panel.columns)
         periods: tuple[str, ...] = ()
         if calendar:
             gap = axis.unit / 1e9 if axis.kind == "datetime" else float(np.median(np.diff(seconds(indices[0]))))
@@ -102,10 +105,24 @@ class Units:
     # --- values ---
 
     def forward(self, y: np.ndarray) -> np.ndarray:
-        return self.y_scaler.forward(self.transforms.forward(y, self.columns))
+        """Model units of values in the support of the transforms, or missing."""
+        return self.y_scaler.forward(self.transforms.forward(y))
 
     def inverse(self, z: np.ndarray) -> np.ndarray:
         return self.transforms.inverse(self.y_scaler.inverse(z))
+
+    def draws(self, z: np.ndarray) -> np.ndarray:
+        """Draws of the model in the units of y; a transformer must give each of them a value."""
+        y = self.inverse(z)
+        for d, choice in enumerate(self.transforms.choices):
+            n_bad = int((np.isfinite(z[..., d]) & ~np.isfinite(y[..., d])).sum())
+            if n_bad:
+                raise DataError(
+                    f"{n_bad} of {z[..., d].size} draws of {self.columns[d]!r} have no finite value: the inverse of "
+                    f"its transform {choice!r} does not take all numbers. Use one that does ('log', 'asinh', "
+                    "Yeo-Johnson), or keep paths near the data with limits=0."
+                )
+        return y
 
     def slope(self, y: np.ndarray) -> np.ndarray:
         """dy/dz."""
@@ -113,9 +130,31 @@ class Units:
 
     def log_jacobian(self, y: np.ndarray) -> np.ndarray:
         """log |dz/dy|, summed over the entries that are there."""
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore"):
             slopes = np.log(np.abs(self.transforms.slope(y)) / self.y_scaler.scale)
-        return np.nansum(np.where(np.isnan(y), 0.0, slopes), axis=-1)
+        is_there = ~np.isnan(y)
+        if np.isnan(slopes[is_there]).any():
+            row = tuple(np.argwhere(is_there & np.isnan(slopes))[0])
+            raise DataError(
+                f"the transform of {self.columns[row[-1]]!r} has no slope at {y[row]:g}, so there is no density there; "
+                "use one that is smooth."
+            )
+        return np.sum(np.where(is_there, slopes, 0.0), axis=-1)
+
+    def check_data(self, panel: Panel) -> None:
+        """Rows to condition on are of the kind that the transforms take."""
+        for table in panel.tables.values():
+            self.transforms.check_data(table.values, self.columns)
+
+    def _check_support(self, values: np.ndarray) -> None:
+        bad = np.argwhere(~self.transforms.is_supported(values))
+        if len(bad):
+            row, d = bad[0]
+            part, choice = self.transforms.parts[d], self.transforms.choices[d]
+            raise DataError(
+                f"the series {self.columns[d]!r} holds {values[row, d]:g}; its transform {choice!r} takes values above "
+                f"{part.bound:g}."
+            )
 
     # --- rows ---
 
@@ -148,6 +187,7 @@ class Units:
     def _tail(self, key: Any, table: Table, X: Panel | None) -> Tail:
         if self.axis.is_regular and (self.has_older_lags or X is None or self.has_freq):
             table = filled(self.axis, table, self.max_gap * self.step)
+        self._check_support(table.values)
         return Tail(table.index, self.forward(table.values), self._covariates(table.index, _source(key, X)))
 
     def _covariates(self, index: pd.Index, source: Table | None) -> np.ndarray:
