@@ -33,6 +33,9 @@ class Tail:
     values: np.ndarray
     covariates: np.ndarray
 
+    def rows(self, keep: Any) -> Tail:
+        return Tail(self.index[keep], self.values[keep], self.covariates[keep])
+
     def last_rows(self, n_least: int) -> Tail:
         """The last `n_least` rows, or as many more as hold the last value of every column (up to `LONGEST_TAIL`)."""
         n = len(self.index)
@@ -41,7 +44,7 @@ class Tail:
         start = max(min(n - n_least, int(last.min())), n - max(LONGEST_TAIL, n_least), 0)
         if not is_there[start:].any() and is_there.any():
             start = int(np.flatnonzero(is_there.any(axis=1))[-1])
-        return Tail(self.index[start:], self.values[start:], self.covariates[start:])
+        return self.rows(slice(start, None))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,12 +204,17 @@ class Units:
         return tail.last_rows(max(TAIL, memory_of(self.lags) + TAIL // 2))
 
     def joined(self, past: Tail, new: Tail) -> Tail:
-        """Past and new rows in order; new ones win where both have a stamp. Holes of the grid are filled with NaN."""
+        """Past and new rows in order. Where both have a stamp a new number wins, and a NaN leaves what was known.
+
+        Holes of the grid are filled with NaN.
+        """
         keep = ~past.index.isin(new.index)
+        known = np.concatenate([past.values, np.full((1, past.values.shape[1]), np.nan)])
+        arrived = np.where(np.isnan(new.values), known[past.index.get_indexer(new.index)], new.values)
         index = past.index[keep].append(new.index)
         order = np.argsort(self.axis.numbers(index), kind="stable")
         index = index[order]
-        values = np.concatenate([past.values[keep], new.values])[order]
+        values = np.concatenate([past.values[keep], arrived])[order]
         covariates = np.concatenate([past.covariates[keep], new.covariates])[order]
         if not self.has_older_lags:
             return Tail(index, values, covariates)
