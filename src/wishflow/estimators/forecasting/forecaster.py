@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -38,11 +39,13 @@ class WishartForecaster(BaseEstimator):
     "constant" or "state". innovations: "gaussian", or "student_t" for noise with heavier tails (its degrees of freedom
     are learnt). `lags`: a number p for the rows 1, …, p steps back, or chosen ones that begin with 1, such as
     (1, 2, 3, 24); above 1 they need a regular grid and count its rows. `freq` ("h"; a number where stamps are numbers)
-    makes one: every row goes to the step nearest to it. `step`: the longest Euler step in units of time, the median gap
-    of the stamps (or `freq`); a gap of length g is cut into ⌈g/step⌉ equal steps wherever the model is used, and gaps
-    above `max_gap` steps cut the series, so a smaller step needs a larger `max_gap`. `calendar` adds harmonics of day,
-    week and year; "seasonal" also products of those of the day with those of the year, for the linear drift: a daily
-    cycle that changes with the season.
+    makes one: every row goes to the step nearest to it. Without it the stamps say what a step is, and `freq_` holds it
+    after `fit` (None: they are irregular). Daily stamps that leave out every weekend, three at least, are business days
+    ("B"), and holidays missing rows; `freq="D"` makes weekends steps too. `step`: the longest Euler step in units of
+    time, the median gap of the stamps (or `freq`); a gap of length g is cut into ⌈g/step⌉ equal steps wherever the
+    model is used, and gaps above `max_gap` steps cut the series, so a smaller step needs a larger `max_gap`. `calendar`
+    adds harmonics of day, week and year; "seasonal" also products of those of the day with those of the year, for the
+    linear drift: a daily cycle that changes with the season. `verbose=1` shows progress and says what was inferred.
     `transform`: a name ("log1p", "log", "sqrt", "asinh"), a transformer, or a dict of them by column. Draws are mapped
     back and not cut, so behind "log1p" they lie above −1 and behind "sqrt" some may be slightly negative: where that
     has no meaning, use `np.maximum(draws, 0)`; log densities are of the uncut law.
@@ -138,6 +141,9 @@ class WishartForecaster(BaseEstimator):
                 'innovations="gaussian", or transform="sqrt", where means matter.',
                 stacklevel=2,
             )
+        if self.verbose and self.freq is None and self.freq_ is not None:
+            which = " (business days)" if self.units_.axis.counts_business_days else ""
+            print(f"freq={self.freq_!r}{which} was inferred from the stamps.", file=sys.stderr)
         tails = self.units_.tails(*self.units_.on_axis(panel, covariates))
         self.fh_ = fh
         series = [self.units_.series(tail) for tail in tails.values()]
@@ -239,6 +245,11 @@ class WishartForecaster(BaseEstimator):
         return runner_of(self.model_, self.limits_)
 
     # --- forecasting ---
+
+    @property
+    def freq_(self) -> Any:
+        """The frequency of the steps ("h", "B", "MS", a number), given or inferred; None where stamps are irregular."""
+        return self.units_.axis.step_name
 
     @property
     def end_(self) -> Any:

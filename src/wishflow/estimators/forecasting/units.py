@@ -171,6 +171,9 @@ class Units:
         _check_kinds(panel, X, past)
         tables = {key: _in_zone(table, past.get(key)) for key, table in panel.tables.items()}
         panel = dataclasses.replace(panel, tables=tables)
+        if self.axis.counts_business_days and not self.has_freq:
+            for key, table in tables.items():
+                _require_weekdays(table.index, _named("y", key))
         return _on_grids(self.axis, panel, X, past) if self.has_freq else (panel, X)
 
     def tails(self, panel: Panel, X: Panel | None) -> dict[Any, Tail]:
@@ -306,6 +309,17 @@ def _check_kinds(panel: Panel, X: Panel | None, past: Mapping[Any, Tail]) -> Non
         source = _source(key, X)
         if source is not None:
             check_same_kind(source.index, table.index, _named("X", key), "y")
+
+
+def _require_weekdays(index: pd.Index, name: str) -> None:
+    is_weekend = index.dayofweek > 4  # type: ignore[attr-defined]
+    if is_weekend.any():
+        stamp = index[is_weekend][0]
+        raise DataError(
+            f"{name} holds {stamp}, a {stamp.strftime('%A')}, but business days were inferred from the stamps of fit; "
+            "fit with freq='D' if weekends belong to the series, or with freq='B' to move such rows to the next "
+            "business day."
+        )
 
 
 def _source(key: Any, X: Panel | None) -> Table | None:
