@@ -176,6 +176,8 @@ def test_cells_that_were_not_measured_are_found_at_their_hours(parts):
 class Member:
     """A stand-in for a fitted forecaster: N(level, 1) for each of two columns, at every hour."""
 
+    transform = None
+
     def __init__(self, level: float, index: pd.Index) -> None:
         self.level, self.index, self.seen = level, index, 0
 
@@ -228,6 +230,20 @@ def test_standardised_forecasts_are_those_of_the_data_in_other_units():
     z = pd.DataFrame([[0.3, -0.2]] * 4, index, ["a", "b"])
     expected = norm.logpdf([0.3, -0.2], (3.0 - mean) / sd, 1.0 / sd).sum()
     np.testing.assert_allclose(found.log_prob(z), expected)
+
+
+def test_draws_of_concentrations_are_cut_at_zero_and_their_densities_are_not():
+    index = pd.date_range("2016-01-01", periods=4, freq="h")
+    mean, sd = pd.Series([1.0, 2.0], ["a", "b"]), pd.Series([0.5, 4.0], ["a", "b"])
+    member = Member(-3.0, index)
+    member.transform = {"a": "sqrt"}
+    found = Standardised(member, mean, sd).forecast(4, n_draws=10, random_state=0)
+    draws = mean.to_numpy() + sd.to_numpy() * found.samples.values
+    np.testing.assert_allclose(draws[..., 0], 0.0, atol=1e-12)
+    np.testing.assert_allclose(draws[..., 1], member.forecast(4).samples[..., 1])
+    below = pd.DataFrame([[-8.0, -1.25]] * 4, index, ["a", "b"])  # −3 in the units of the data
+    expected = norm.logpdf([-8.0, -1.25], (-3.0 - mean) / sd, 1.0 / sd).sum()
+    np.testing.assert_allclose(found.log_prob(below), expected)
 
 
 def test_columns_are_transformed_by_kind():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -21,22 +21,11 @@ from ...fields.dynamic import Layout
 from ...forecast import Forecast
 from ...initialise import imputed, in_steps, inducing_points, latent_start, latent_states, ridge_start
 from ...runtime import computing, on_device
-from ...series import (
-    LATENT_WINDOW,
-    WINDOW,
-    Series,
-    Ticks,
-    Transitions,
-    Windows,
-    cut,
-    latent_windows,
-    n_substeps,
-    rollouts,
-    to_ticks,
-)
+from ...series import Series, Ticks, cut, n_substeps, to_ticks
 from ...training import SeriesProblem, train_series
 from .. import checks
 from ..base import chosen_training, make_callbacks
+from . import updating
 from .calendar import CALENDARS
 from .frames import ONLY, Panel, check_targets, read
 from .running import AbstractRunner, runner_of, widened
@@ -51,12 +40,16 @@ class WishartForecaster(BaseEstimator):
     "constant" or "state". innovations: "gaussian", or "student_t" for noise with heavier tails (its degrees of freedom
     are learnt). `lags`: a number p for the rows 1, …, p steps back, or chosen ones that begin with 1, such as
     (1, 2, 3, 24); above 1 they need a regular grid and count its rows. `freq` ("h"; a number where stamps are numbers)
-    makes one: every row goes to the step nearest to it. `step`: the longest Euler step in units of time, the median gap
-    of the stamps (or `freq`); a gap of length g is cut into ⌈g/step⌉ equal steps wherever the model is used, and gaps
-    above `max_gap` steps cut the series, so a smaller step needs a larger `max_gap`. `calendar` adds harmonics of day,
-    week and year; "seasonal" also products of those of the day with those of the year, for the linear drift: a daily
-    cycle that changes with the season.
-    `transform`: a name ("log1p", "log", "sqrt", "asinh"), a transformer, or a dict of them by column.
+    makes one: every row goes to the step nearest to it. Without it the stamps say what a step is, and `freq_` holds it
+    after `fit` (None: they are irregular). Daily stamps that leave out every weekend, three at least, are business days
+    ("B"), and holidays missing rows; `freq="D"` makes weekends steps too. `step`: the longest Euler step in units of
+    time, the median gap of the stamps (or `freq`); a gap of length g is cut into ⌈g/step⌉ equal steps wherever the
+    model is used, and gaps above `max_gap` steps cut the series, so a smaller step needs a larger `max_gap`. `calendar`
+    adds harmonics of day, week and year; "seasonal" also products of those of the day with those of the year, for the
+    linear drift: a daily cycle that changes with the season. `verbose=1` shows progress and says what was inferred.
+    `transform`: a name ("log1p", "log", "sqrt", "asinh"), a transformer, or a dict of them by column. Draws are mapped
+    back and not cut, so behind "log1p" they lie above −1 and behind "sqrt" some may be slightly negative: where that
+    has no meaning, use `np.maximum(draws, 0)`; log densities are of the uncut law.
     `latent_dim`: the series is seen through a readout of a state of that size (or a `specs.Latent`); None: it is the
     state itself. `objective`: "transition" scores each row given those before it (a latent state by particles),
     "rollout" free simulations from the first row of a window (from its first rows, encoded), as in the paper. `limits`
@@ -158,6 +151,9 @@ class WishartForecaster(BaseEstimator):
                 'innovations="gaussian", or transform="sqrt", where means matter.',
                 stacklevel=2,
             )
+        if self.verbose and self.freq is None and self.freq_ is not None:
+            which = " (business days)" if self.units_.axis.counts_business_days else ""
+            print(f"freq={self.freq_!r}{which} was inferred from the stamps.", file=sys.stderr)
         tails = self.units_.tails(*self.units_.on_axis(panel, covariates))
         self.fh_ = fh
         series = [self.units_.series(tail) for tail in tails.values()]
@@ -170,6 +166,7 @@ class WishartForecaster(BaseEstimator):
         self.model_, self.history_, self.n_iter_ = trained.model, trained.history, trained.n_iter
         self.status_ = trained.status
         self.tails_ = {key: self.units_.last_rows(tail) for key, tail in tails.items()}
+        self.reservoir_: dict[Any, Tail] | None = updating.reservoir_of(self.units_, tails)
 
     def _spec(self, lags: specs.Lags) -> specs.DynamicsSpec:
         rank = checks.rank_or_none(self.rank)
@@ -223,7 +220,7 @@ class WishartForecaster(BaseEstimator):
         low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
         return np.stack([low - share * (high - low), high + share * (high - low)])
 
-    def _problem(self, series: list[Series], model: Any = None) -> SeriesProblem:
+    def _problem(self, series: list[Series]) -> SeriesProblem:
         spec = self.spec_
         ticks = self._all_ticks(series, spec.step)
         states, projection = (series, None) if spec.latent is None else latent_states(series, spec.latent.dim)
@@ -245,8 +242,8 @@ class WishartForecaster(BaseEstimator):
             if projection is not None:
                 start = latent_start(series, states, projection, start)
             Z = inducing_points(np.asarray(layout.kernel_inputs(on_device(whole.X))), n_inducing, self.seed_)
-        items = _items(ticks, spec)
-        return SeriesProblem(spec, self.training_, layout, *items, start, Z, self.seed_, schedule, model)
+        items = updating.scored_items(ticks, spec)
+        return SeriesProblem(spec, self.training_, layout, *items, start, Z, self.seed_, schedule)
 
     def _all_ticks(self, series: list[Series], step: float) -> list[Ticks]:
         spec = self.spec_
@@ -257,6 +254,11 @@ class WishartForecaster(BaseEstimator):
         return runner_of(self.model_, self.limits_)
 
     # --- forecasting ---
+
+    @property
+    def freq_(self) -> Any:
+        """The frequency of the steps ("h", "B", "MS", a number), given or inferred; None where stamps are irregular."""
+        return self.units_.axis.step_name
 
     @property
     def end_(self) -> Any:
@@ -290,10 +292,14 @@ class WishartForecaster(BaseEstimator):
         before = before[:, place]
 
         def log_density(y: np.ndarray) -> np.ndarray:
-            density = runner.horizon_log_density(before, units.forward(y), h[place], u[place], seed)
-            return density + units.log_jacobian(y)
+            is_outside = ~units.transforms.is_supported(y)
+            inside = np.where(is_outside, np.nan, y)
+            density = runner.horizon_log_density(before, units.forward(inside), h[place], u[place], seed)
+            density = density + units.log_jacobian(inside)
+            # No draw is ever outside, and rows with an entry missing have no density at all.
+            return np.where(is_outside.any(axis=1) & ~np.isnan(y).any(axis=1), -np.inf, density)
 
-        return Forecast(units.inverse(values[:, place]), index, self.columns_, log_density)
+        return Forecast(units.draws(values[:, place]), index, self.columns_, log_density)
 
     # --- frames as sktime's ---
 
@@ -377,29 +383,57 @@ class WishartForecaster(BaseEstimator):
         return tails
 
     def update(self, y: Any, X: Any = None, update_params: bool = False) -> WishartForecaster:
-        """Condition on new rows and move the end of the data; with `update_params` also train on them."""
+        """Condition on new rows and move the end of the data; with `update_params` also train on.
+
+        At a stamp that is known already a new number replaces the old one, and a NaN leaves it. Training goes on with
+        the new rows and a reservoir of the past (at most 4,096 rows; of more the latest half, and blocks spread over
+        the past). A part of both is held back, and the parameters change only if neither part is described worse:
+        `status_` says what happened, and `history_` calls the iterations "update" or "rejected update". An error
+        leaves the forecaster as it was.
+        """
         check_is_fitted(self, "model_")
-        rows = self.units_.on_axis(read(y, "y"), _read_covariates(X), self.tails_)
-        joined = {}
-        for key, new in self.units_.tails(*rows).items():
-            past = self.tails_.get(key)
-            joined[key] = new if past is None else self.units_.joined(past, new)
-        if checks.flag("update_params", update_params):
-            self._train_on([self.units_.series(tail) for tail in joined.values()])
-        self.tails_ = {**self.tails_, **{key: self.units_.last_rows(tail) for key, tail in joined.items()}}
+        trains = checks.flag("update_params", update_params)
+        panel, covariates = self.units_.on_axis(read(y, "y"), _read_covariates(X), self.tails_)
+        new = self.units_.tails(panel, covariates)
+        self.units_.check_data(panel)
+        tails, kept = updating.merged(self.units_, self.tails_, new), getattr(self, "reservoir_", None)
+        rows = tails if kept is None else updating.merged(self.units_, kept, new)
+        changed: dict[str, Any] = {"tails_": {key: self.units_.last_rows(tail) for key, tail in tails.items()}}
+        if kept is not None:
+            changed["reservoir_"] = updating.reservoir_of(self.units_, rows)
+        if trains:
+            if kept is None:
+                warnings.warn(
+                    "the model file holds no rows of the past, as files of older versions do: training goes on with "
+                    "the new rows and the last ones before them alone. Fit again for more.",
+                    stacklevel=2,
+                )
+            changed |= self._train_on(rows, new)
+        for name, value in changed.items():
+            setattr(self, name, value)
         return self
 
-    def _train_on(self, series: list[Series]) -> None:
-        training = self.training_
-        shorter = dataclasses.replace(training, max_iter=max(1, training.max_iter // 5), kl_warmup=0, decay=1.0)
-        problem = dataclasses.replace(self._problem(series, self.model_), training=shorter)
-        with computing():
-            trained = train_series(problem, make_callbacks(self, problem.n_items))
-        self.model_, limits = trained.model, self._limits(series)
-        if self.limits_ is not None and limits is not None:
-            self.limits_ = widened(self.limits_, limits)
-        self.history_ = pd.concat([self.history_, trained.history], ignore_index=True)
-        self.n_iter_ += trained.n_iter
+    def _train_on(self, rows: dict[Any, Tail], new: dict[Any, Tail]) -> dict[str, Any]:
+        """What is another after training on with these rows."""
+        found = updating.train_further(
+            self.model_,
+            self.spec_,
+            self.training_,
+            self.units_,
+            rows,
+            new,
+            self.seed_ + self.n_iter_,
+            self.learning_rate if callable(self.learning_rate) else None,
+            lambda n_items: make_callbacks(self, n_items),
+        )
+        limits = self._limits([self.units_.series(tail) for tail in rows.values()])
+        return {
+            "model_": found.model,
+            "history_": pd.concat([self.history_, found.history], ignore_index=True),
+            "n_iter_": self.n_iter_ + len(found.history),
+            "status_": found.status,
+            "limits_": self.limits_ if limits is None or self.limits_ is None else widened(self.limits_, limits),
+        }
 
     def covariance(self, y: Any, X: Any = None) -> Any:
         """Σ̄ + Λ at each row of y: a rate per unit of time in the units of y, (time, variable, variable_2).
@@ -452,13 +486,3 @@ def _latent(latent_dim: Any) -> specs.Latent | None:
     if latent_dim is None or isinstance(latent_dim, specs.Latent):
         return latent_dim
     return specs.Latent(checks.positive_int("latent_dim", latent_dim))
-
-
-def _items(ticks: list[Ticks], spec: specs.DynamicsSpec) -> tuple[Transitions | None, Windows]:
-    """What the objective is a sum over; windows of simulations are as long in time for any step up to the unit."""
-    n_ticks = int(n_substeps(1.0, spec.step))
-    if spec.latent is not None:
-        return None, latent_windows(ticks, n_ticks * LATENT_WINDOW)
-    if spec.objective == "transition":
-        return cut(ticks, spec.lags)
-    return None, rollouts(ticks, spec.lags, n_ticks * WINDOW)

@@ -41,11 +41,12 @@ def save_forecaster(forecaster: WishartForecaster, path: str | Path) -> None:
         "spec": forecaster.spec_.to_json(),
         "training": forecaster.training_.to_json(),
         "axis": dataclasses.asdict(units.axis),
+        "typical_values": list(units.transforms.scales),
         "columns": [plain(name) for name in forecaster.columns_],
         "x_columns": None if units.x_columns is None else [plain(name) for name in units.x_columns],
         "periods": list(units.periods),
-        "keys": [plain(key) for key in forecaster.tails_],
-        "indices": [_index_to_json(tail.index) for tail in forecaster.tails_.values()],
+        **_rows_to_json(forecaster.tails_),
+        "reservoir": _rows_to_json(_reservoir(forecaster)),
         "flags": {"is_series": forecaster.is_series_, "is_panel": forecaster.is_panel_},
         "name": plain(forecaster.name_),
         "attributes": {name: plain(getattr(forecaster, name)) for name in ("seed_", "n_iter_", "status_")},
@@ -54,6 +55,39 @@ def save_forecaster(forecaster: WishartForecaster, path: str | Path) -> None:
         "history_phases": forecaster.history_["phase"].tolist(),
     }
     write_model(path, header, _arrays(forecaster))
+
+
+def _reservoir(forecaster: WishartForecaster) -> dict[Any, Tail]:
+    """The rows kept for training; none where the forecaster comes from a file of an older version."""
+    return getattr(forecaster, "reservoir_", None) or {}
+
+
+def _rows_to_json(rows: dict[Any, Tail]) -> dict[str, list]:
+    """The keys of series and the kinds of their stamps."""
+    return {
+        "keys": [plain(key) for key in rows],
+        "indices": [_index_to_json(tail.index) for tail in rows.values()],
+    }
+
+
+def _rows_to_arrays(name: str, rows: dict[Any, Tail]) -> dict[str, np.ndarray]:
+    arrays: dict[str, np.ndarray] = {}
+    for i, tail in enumerate(rows.values()):
+        parts = {"index": _index_numbers(tail.index), "values": tail.values, "covariates": tail.covariates}
+        arrays |= {f"{name}.{i}.{part}": value for part, value in parts.items()}
+    return arrays
+
+
+def _rows_of(header: dict[str, Any], name: str, arrays: dict[str, np.ndarray]) -> dict[Any, Tail]:
+    """The series that the two above describe."""
+    return {
+        _key(key): Tail(
+            _index_of(index, arrays[f"{name}.{i}.index"]),
+            arrays[f"{name}.{i}.values"],
+            arrays[f"{name}.{i}.covariates"],
+        )
+        for i, (key, index) in enumerate(zip(header["keys"], header["indices"], strict=True))
+    }
 
 
 def _is_object(transform: Any) -> bool:
@@ -101,9 +135,7 @@ def _arrays(forecaster: WishartForecaster) -> dict[str, np.ndarray]:
     for name, scaler in (("y", forecaster.units_.y_scaler), ("x", forecaster.units_.x_scaler)):
         if scaler is not None:
             arrays |= {f"{name}_scaler.mean": scaler.mean, f"{name}_scaler.scale": scaler.scale}
-    for i, tail in enumerate(forecaster.tails_.values()):
-        parts = {"index": _index_numbers(tail.index), "values": tail.values, "covariates": tail.covariates}
-        arrays |= {f"tail.{i}.{name}": value for name, value in parts.items()}
+    arrays |= _rows_to_arrays("tail", forecaster.tails_) | _rows_to_arrays("reservoir", _reservoir(forecaster))
     if forecaster.limits_ is not None:
         arrays["limits"] = forecaster.limits_
     numbers = forecaster.history_.drop(columns="phase")
@@ -122,12 +154,10 @@ def rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) ->
     forecaster.fh_ = None
     for name, value in header["attributes"].items():
         setattr(forecaster, name, value)
-    forecaster.tails_ = {
-        _key(key): Tail(
-            _index_of(index, arrays[f"tail.{i}.index"]), arrays[f"tail.{i}.values"], arrays[f"tail.{i}.covariates"]
-        )
-        for i, (key, index) in enumerate(zip(header["keys"], header["indices"], strict=True))
-    }
+    forecaster.tails_ = _rows_of(header, "tail", arrays)
+    # Files of older versions have none.
+    kept = header.get("reservoir", {"keys": [], "indices": []})
+    forecaster.reservoir_ = _rows_of(kept, "reservoir", arrays) or None
     forecaster.limits_ = arrays.get("limits")
     forecaster.model_ = _model(forecaster, header, arrays)
     history = {"phase": header["history_phases"], **_part(arrays, "history.")}
@@ -141,7 +171,8 @@ def _units(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.ndarray
     return Units(
         forecaster.columns_,
         TimeAxis(**header["axis"]),
-        ColumnTransforms.of(forecaster.transform, forecaster.columns_),
+        # Files of older versions have no typical values.
+        ColumnTransforms.of(forecaster.transform, forecaster.columns_, tuple(header.get("typical_values", ()))),
         Scaler(arrays["y_scaler.mean"], arrays["y_scaler.scale"]),
         pd.Index(header["x_columns"]) if has_x else None,
         Scaler(arrays["x_scaler.mean"], arrays["x_scaler.scale"]) if has_x else None,

@@ -20,6 +20,9 @@ HORIZONS = "steps (an int or a list), a time span such as '48h', or stamps"
 # Offsets of uneven length, and the period that counts them.
 PERIOD_OF = {"MS": "M", "ME": "M", "BMS": "M", "BME": "M", "QS": "Q", "QE": "Q", "BQS": "Q", "BQE": "Q"}
 PERIOD_OF |= {"YS": "Y", "YE": "Y", "BYS": "Y", "BYE": "Y"}
+BUSINESS_DAY = "B"
+# Weekends that daily stamps must have skipped, one after another of their weeks, before that is taken for a rule.
+WEEKENDS = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +94,26 @@ class TimeAxis:
     def _counts_days(self) -> bool:
         return self.kind == "datetime" and self.freq is not None and self.freq.endswith("D")
 
+    @property
+    def counts_business_days(self) -> bool:
+        # Without a multiple; names of periods ("2M") are not all names of offsets.
+        return self.kind == "period" and (self.freq or "").lstrip("0123456789") == BUSINESS_DAY
+
+    @property
+    def step_name(self) -> Any:
+        """The frequency of the steps: an alias of pandas ("h", "B", "MS"), a number, or None for irregular stamps."""
+        if not self.is_regular:
+            return None
+        if self.freq is not None:
+            return self.freq
+        if self.kind == "number":
+            return self.unit
+        length = pd.Timedelta(round(self.unit), unit="ns")
+        # With a zone a day may have 23 hours, and these steps have 24.
+        is_days = self.zone is None and length % pd.Timedelta("1D") == pd.Timedelta(0)
+        offset: Any = pd.offsets.Day(length.days) if is_days else to_offset(length)
+        return offset.freqstr
+
     # --- horizons ---
 
     def horizon(self, fh: Any, end: Any) -> pd.Index:
@@ -106,7 +129,7 @@ class TimeAxis:
         if fh is None or isinstance(fh, bool | np.bool_):
             raise OptionError(f"fh={fh!r} given; expected {HORIZONS}.")
         if isinstance(fh, str | dt.timedelta | np.timedelta64):
-            return self._counted(self._span(fh), end, fh)
+            return self._counted(self._span(fh, end), end, fh)
         if isinstance(fh, numbers.Integral) or (isinstance(fh, np.ndarray) and fh.ndim == 0 and fh.dtype.kind in "iu"):
             return self._counted(list(range(1, int(fh) + 1)), end, fh)
         # Among numbers an index holds stamps, as the one of the data does, and a list steps.
@@ -115,14 +138,20 @@ class TimeAxis:
             return None
         return self._counted(sorted(int(k) for k in np.ravel(fh)), end, fh)
 
-    def _span(self, fh: Any) -> list[int]:
-        if self.kind != "datetime":
+    def _span(self, fh: Any, end: Any) -> list[int]:
+        """All steps up to a time span after `end`; of business days those among the days of the span."""
+        has_days = self.counts_business_days and isinstance(end, pd.Timestamp)
+        if self.kind != "datetime" and not has_days:
             what = "the stamps of the data are numbers" if self.kind == "number" else f"steps are those of {self.freq}"
             raise OptionError(f"fh={fh!r} is a time span, but {what}; expected whole numbers of steps, or stamps.")
         try:
             span = pd.Timedelta(fh)
         except ValueError as error:
             raise OptionError(f"fh={fh!r} is no time span; expected one such as '48h', steps or stamps.") from error
+        if has_days:
+            clock = end.tz_localize(None)
+            stamps = pd.date_range(clock, clock + span, freq=self.freq)
+            return list(range(1, int((stamps > clock).sum()) + 1))
         return list(range(1, int(np.floor(span.as_unit("ns").value / self.unit + IRREGULAR)) + 1))
 
     def _counted(self, steps: list[int], end: Any, fh: Any) -> list[int]:
@@ -200,6 +229,8 @@ def _datetime_axis(indices: list[Any], freq: Any) -> TimeAxis:
     if found is None:
         names = {index.freqstr or (pd.infer_freq(index) if len(index) > 2 else None) for index in indices}
         found = names.pop() if len(names) == 1 else None
+    if found is None and _are_business_days(indices):
+        found = BUSINESS_DAY
     if found is not None:
         found = to_offset(found)
         if not isinstance(found, pd.tseries.offsets.Tick | pd.tseries.offsets.Day):
@@ -208,6 +239,27 @@ def _datetime_axis(indices: list[Any], freq: Any) -> TimeAxis:
     unit = _median_gap(gaps) if found is None else float(_length(found).as_unit("ns").value)
     is_regular = found is not None or _is_regular(gaps, unit)
     return TimeAxis("datetime", unit, zone, None if found is None else found.freqstr, is_regular)
+
+
+def _are_business_days(indices: list[Any]) -> bool:
+    """Whether daily stamps say that they are business days, some of them missing, as markets' with their holidays.
+
+    All series have one stamp a day at one time of the day (of the wall clock), none on a Saturday or Sunday, but some
+    on each other day of the week; most stamps follow the business day before them; and the weeks of one series go on
+    over at least `WEEKENDS` weekends. Weekly and monthly stamps do not follow each other's day, and calendars with
+    other weekends have stamps on one of these days, or none on another.
+    """
+    days = [_naive(index).as_unit("ns") for index in indices]
+    if any((index - index.normalize()).nunique() != 1 for index in days):
+        return False
+    numbers = [index.to_numpy().astype("datetime64[D]") for index in days]
+    if set(np.concatenate([index.dayofweek for index in days])) != set(range(5)):
+        return False
+    gaps = np.concatenate([np.busday_count(each[:-1], each[1:]) for each in numbers])
+    # Day 0 was a Thursday: weeks begin on Mondays.
+    weeks = [(each.astype(int) + 3) // 7 for each in numbers]
+    n_weekends = max(int((np.diff(week) == 1).sum()) for week in weeks)
+    return n_weekends >= WEEKENDS and bool(np.median(gaps) == 1.0)
 
 
 def _length(offset: Any) -> pd.Timedelta:

@@ -1,8 +1,13 @@
-"""Transforms of the targets, column by column, with the Jacobian that `log_prob` needs."""
+"""Transforms of the targets, column by column: one-to-one maps of an interval onto the whole line, with their slopes.
+
+Draws of a model are mapped back as they are, none is cut, so that they have the density that `log_prob` gives: that
+of the model times the slope dz/dy.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,32 +15,82 @@ import numpy as np
 import pandas as pd
 
 from ...errors import DataError, OptionError, unknown_option
+from .slopes import numeric_slope, where_defined
+
+# Below this share of a typical value of its column the square root goes on as a straight line. There z is a twentieth
+# of that of a typical value, and its slope ten times as high: values near zero keep most of their distances, and a draw
+# that goes as far below zero in z as a tenth of a typical z is at −3 % of a typical y.
+KNOT = 0.01
+# Of files that know no typical values: a line so short that draws behind it are zero but for rounding.
+NO_SCALE = 1e-10
+# The whole line, as far as numbers reach: exponentials of draws are positive and finite.
+SMALLEST, LARGEST = np.log(np.finfo(float).tiny), np.log(np.finfo(float).max)
+# How far around the training data, in standard deviations, a transformer's inverse should lead back.
+FAR = 4.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Transform:
-    """z = forward(y); `slope` is dz/dy at y; `lowest` the smallest y it takes, which inverses never go below."""
+    """z = forward(y) for y above `bound`, all real z; `slope` is dz/dy at y.
+
+    `takes` says in words which data it takes, `is_data` whether a value is of that kind: zero is the lowest rain there
+    is, whatever draws may be.
+    """
 
     forward: Callable[[np.ndarray], np.ndarray]
     inverse: Callable[[np.ndarray], np.ndarray]
     slope: Callable[[np.ndarray], np.ndarray]
-    lowest: float = -np.inf
+    bound: float = -np.inf
+    is_data: Callable[[np.ndarray], np.ndarray] = lambda y: np.ones(y.shape, bool)
+    takes: str = "any value"
 
 
 TRANSFORMS = {
     "none": Transform(lambda y: y, lambda z: z, np.ones_like),
-    "log1p": Transform(np.log1p, np.expm1, lambda y: 1.0 / (1.0 + y), 0.0),
-    "log": Transform(np.log, np.exp, lambda y: 1.0 / y, np.finfo(float).tiny),
-    "sqrt": Transform(np.sqrt, lambda z: np.maximum(z, 0.0) ** 2, lambda y: 0.5 / np.sqrt(np.maximum(y, 1e-300)), 0.0),
-    "asinh": Transform(np.arcsinh, np.sinh, lambda y: 1.0 / np.sqrt(1.0 + y**2)),
+    "log1p": Transform(
+        np.log1p,
+        # −1 itself is no value: there the density is without bound.
+        lambda z: np.maximum(np.expm1(np.minimum(z, LARGEST)), np.nextafter(-1.0, 0.0)),
+        lambda y: 1.0 / (1.0 + y),
+        bound=-1.0,
+        is_data=lambda y: y >= 0.0,
+        takes="values of at least 0",
+    ),
+    "log": Transform(
+        np.log,
+        lambda z: np.exp(np.clip(z, SMALLEST, LARGEST)),
+        lambda y: 1.0 / y,
+        bound=0.0,
+        is_data=lambda y: y > 0.0,
+        takes="values above 0",
+    ),
+    "asinh": Transform(np.arcsinh, lambda z: np.sinh(np.clip(z, -LARGEST, LARGEST)), lambda y: 1.0 / np.hypot(1.0, y)),
 }
-
-
+NAMES = ("none", "log1p", "log", "sqrt", "asinh")
 EXPONENTIAL = ("log1p", "log", "asinh")
 
 
-def _of_object(transformer: Any) -> Transform:
-    """A transformer of scikit-learn's kind, one column at a time; its slope by central differences."""
+def square_root(knot: float) -> Transform:
+    """z = √y above the knot c, and its tangent √c + (y − c)/(2√c) below: slopes stay below 1/(2√c).
+
+    The root alone has no inverse for z < 0, and at y = 0 its slope has no bound, nor has a density with it.
+    """
+    root = np.sqrt(knot)
+
+    def forward(y: np.ndarray) -> np.ndarray:
+        return np.where(y < knot, root + (y - knot) / (2.0 * root), np.sqrt(np.maximum(y, knot)))
+
+    def inverse(z: np.ndarray) -> np.ndarray:
+        return np.where(z < root, knot + 2.0 * root * (z - root), np.maximum(z, root) ** 2)
+
+    def slope(y: np.ndarray) -> np.ndarray:
+        return 0.5 / np.sqrt(np.maximum(y, knot))
+
+    return Transform(forward, inverse, slope, is_data=lambda y: y >= 0.0, takes="values of at least 0")
+
+
+def of_object(transformer: Any, scale: float) -> Transform:
+    """A transformer of scikit-learn's kind, one column at a time; its slope by differences (`numeric_slope`)."""
 
     def forward(y: np.ndarray) -> np.ndarray:
         return np.asarray(transformer.transform(y.reshape(-1, 1)), float).reshape(y.shape)
@@ -43,33 +98,39 @@ def _of_object(transformer: Any) -> Transform:
     def inverse(z: np.ndarray) -> np.ndarray:
         return np.asarray(transformer.inverse_transform(z.reshape(-1, 1)), float).reshape(z.shape)
 
-    def slope(y: np.ndarray) -> np.ndarray:
-        step = 1e-5 * (1.0 + np.abs(y))
-        return (forward(y + step) - forward(y - step)) / (2.0 * step)
-
-    return Transform(forward, inverse, slope)
+    return Transform(forward, inverse, lambda y: numeric_slope(forward, y, scale))
 
 
-def _one(choice: Any) -> Transform:
+def _one(choice: Any, scale: float) -> Transform:
     if choice is None:
         return TRANSFORMS["none"]
     if isinstance(choice, str):
-        if choice not in TRANSFORMS:
-            raise unknown_option("transform", choice, list(TRANSFORMS))
-        return TRANSFORMS[choice]
+        if choice not in NAMES:
+            raise unknown_option("transform", choice, list(NAMES))
+        return square_root(KNOT * scale) if choice == "sqrt" else TRANSFORMS[choice]
     if hasattr(choice, "transform") and hasattr(choice, "inverse_transform"):
-        return _of_object(choice)
+        return of_object(choice, scale)
     raise OptionError(
-        f"transform={choice!r} is a {type(choice).__name__}; expected a name of {list(TRANSFORMS)}, a transformer with "
+        f"transform={choice!r} is a {type(choice).__name__}; expected a name of {list(NAMES)}, a transformer with "
         "transform and inverse_transform, or a dict of them by column."
     )
 
 
+def typical_values(values: np.ndarray) -> tuple[float, ...]:
+    """The median of |y| over the entries of each column that are not zero."""
+    sizes = np.abs(values)
+    found = [column[column > 0.0] for column in sizes.T]
+    return tuple(float(np.median(column)) if len(column) else 1.0 for column in found)
+
+
 @dataclasses.dataclass(frozen=True)
 class ColumnTransforms:
-    """One transform for each column, kept as it was chosen (a name, an object or None), so that it can be pickled."""
+    """One transform for each column, kept as it was chosen (a name, an object or None), so that it can be pickled, and
+    a typical value of the column in training; without them (`NO_SCALE`) those of old files.
+    """
 
     choices: tuple[Any, ...]
+    scales: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         _ = self.parts  # names what is unknown
@@ -81,34 +142,67 @@ class ColumnTransforms:
 
     @property
     def parts(self) -> tuple[Transform, ...]:
-        return tuple(_one(choice) for choice in self.choices)
+        scales = self.scales or (NO_SCALE,) * len(self.choices)
+        return tuple(_one(choice, scale) for choice, scale in zip(self.choices, scales, strict=True))
 
     @classmethod
-    def of(cls, choice: Any, columns: pd.Index) -> ColumnTransforms:
+    def of(cls, choice: Any, columns: pd.Index, scales: tuple[float, ...] = ()) -> ColumnTransforms:
         if not isinstance(choice, dict):
-            return cls((choice,) * len(columns))
+            return cls((choice,) * len(columns), scales)
         unknown = [name for name in choice if name not in columns]
         if unknown:
             raise OptionError(f"transform names {unknown[0]!r}, which is no column; the columns are {list(columns)}.")
-        return cls(tuple(choice.get(name) for name in columns))
+        return cls(tuple(choice.get(name) for name in columns), scales)
 
     def _each(self, method: str, values: np.ndarray) -> np.ndarray:
         columns = [getattr(part, method)(values[..., d]) for d, part in enumerate(self.parts)]
         return np.stack(columns, axis=-1)
 
-    def forward(self, values: np.ndarray, names: pd.Index) -> np.ndarray:
+    def check_data(self, values: np.ndarray, names: pd.Index) -> None:
+        """Data to learn from or to condition on are of the kind that each transform takes."""
         for d, part in enumerate(self.parts):
-            low = np.nanmin(values[..., d], initial=np.inf)
-            if low < part.lowest:
+            column = values[..., d]
+            bad = ~np.isnan(column) & ~part.is_data(column)
+            if bad.any():
+                choice = self.choices[d]
                 raise DataError(
-                    f"the series {names[d]!r} holds {low:g}, below the {part.lowest:g} its transform takes."
+                    f"the series {names[d]!r} holds {column[bad].min():g}; its transform {choice!r} takes "
+                    f"{part.takes}. Correct the data, or use transform='asinh' or None for it."
                 )
+
+    def is_supported(self, values: np.ndarray) -> np.ndarray:
+        """Whether values lie where the transforms are defined; so do those that are missing."""
+        bounds = np.array([part.bound for part in self.parts])
+        return np.isnan(values) | (values > bounds)
+
+    def forward(self, values: np.ndarray) -> np.ndarray:
         return self._each("forward", values)
 
     def inverse(self, values: np.ndarray) -> np.ndarray:
-        lowest = np.array([part.lowest for part in self.parts])
-        return np.maximum(self._each("inverse", values), lowest)
+        return self._each("inverse", values)
 
     def slope(self, values: np.ndarray) -> np.ndarray:
         """dz/dy at values in the units of y."""
         return self._each("slope", values)
+
+    def check_objects(self, z: np.ndarray, names: pd.Index) -> None:
+        """Warn of transformers that do not lead back around the data z (transformed): draws there will have no value,
+        or one that `log_prob` knows nothing of.
+        """
+        mean, sd = np.nanmean(z, axis=0), np.nanstd(z, axis=0)
+        for d, (part, choice) in enumerate(zip(self.parts, self.choices, strict=True)):
+            if choice is None or isinstance(choice, str):
+                continue
+            around = mean[d] + sd[d] * np.linspace(-FAR, FAR, 81)
+            with np.errstate(all="ignore"):
+                back = where_defined(part.forward, where_defined(part.inverse, around))
+            is_back = np.abs(back - around) <= 1e-3 * sd[d]
+            if not is_back.all():
+                first = around[~is_back][np.abs(around[~is_back] - mean[d]).argmin()]
+                warnings.warn(
+                    f"the transformer of {names[d]!r} ({choice!r}) does not lead back from {first:.3g}, "
+                    f"{abs(first - mean[d]) / sd[d]:.1f} standard deviations from the mean of what it makes of the "
+                    "data: draws out there have no value, or one that log_prob knows nothing of. Use one that maps "
+                    "onto all numbers ('log', 'asinh', Yeo-Johnson), or keep paths near the data with limits=0.",
+                    stacklevel=4,
+                )

@@ -18,7 +18,7 @@ from .calendar import chosen_periods, harmonics, n_products, seconds
 from .frames import ONLY, Panel, Table, align, at_stamps
 from .grid import filled, grid_start, placed, placed_covariates
 from .times import TimeAxis, check_same_kind
-from .transforms import ColumnTransforms
+from .transforms import ColumnTransforms, typical_values
 
 # Rows that are kept to start forecasts from: the belief forgets what is older.
 TAIL = 96
@@ -33,6 +33,9 @@ class Tail:
     values: np.ndarray
     covariates: np.ndarray
 
+    def rows(self, keep: Any) -> Tail:
+        return Tail(self.index[keep], self.values[keep], self.covariates[keep])
+
     def last_rows(self, n_least: int) -> Tail:
         """The last `n_least` rows, or as many more as hold the last value of every column (up to `LONGEST_TAIL`)."""
         n = len(self.index)
@@ -41,7 +44,7 @@ class Tail:
         start = max(min(n - n_least, int(last.min())), n - max(LONGEST_TAIL, n_least), 0)
         if not is_there[start:].any() and is_there.any():
             start = int(np.flatnonzero(is_there.any(axis=1))[-1])
-        return Tail(self.index[start:], self.values[start:], self.covariates[start:])
+        return self.rows(slice(start, None))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,8 +73,11 @@ class Units:
         _check_kinds(panel, X, {})
         if freq is not None:
             panel, X = _on_grids(axis, panel, X, {})
-        transforms = ColumnTransforms.of(transform, panel.columns)
-        z = transforms.forward(np.concatenate([t.values for t in panel.tables.values()]), panel.columns)
+        values = np.concatenate([t.values for t in panel.tables.values()])
+        transforms = ColumnTransforms.of(transform, panel.columns, typical_values(values))
+        transforms.check_data(values, panel.columns)
+        z = transforms.forward(values)
+        transforms.check_objects(z, panel.columns)
         periods: tuple[str, ...] = ()
         if calendar:
             gap = axis.unit / 1e9 if axis.kind == "datetime" else float(np.median(np.diff(seconds(indices[0]))))
@@ -102,10 +108,24 @@ class Units:
     # --- values ---
 
     def forward(self, y: np.ndarray) -> np.ndarray:
-        return self.y_scaler.forward(self.transforms.forward(y, self.columns))
+        """Model units of values in the support of the transforms, or missing."""
+        return self.y_scaler.forward(self.transforms.forward(y))
 
     def inverse(self, z: np.ndarray) -> np.ndarray:
         return self.transforms.inverse(self.y_scaler.inverse(z))
+
+    def draws(self, z: np.ndarray) -> np.ndarray:
+        """Draws of the model in the units of y; a transformer must give each of them a value."""
+        y = self.inverse(z)
+        for d, choice in enumerate(self.transforms.choices):
+            n_bad = int((np.isfinite(z[..., d]) & ~np.isfinite(y[..., d])).sum())
+            if n_bad:
+                raise DataError(
+                    f"{n_bad} of {z[..., d].size} draws of {self.columns[d]!r} have no finite value: the inverse of "
+                    f"its transform {choice!r} does not take all numbers. Use one that does ('log', 'asinh', "
+                    "Yeo-Johnson), or keep paths near the data with limits=0."
+                )
+        return y
 
     def slope(self, y: np.ndarray) -> np.ndarray:
         """dy/dz."""
@@ -113,9 +133,31 @@ class Units:
 
     def log_jacobian(self, y: np.ndarray) -> np.ndarray:
         """log |dz/dy|, summed over the entries that are there."""
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore"):
             slopes = np.log(np.abs(self.transforms.slope(y)) / self.y_scaler.scale)
-        return np.nansum(np.where(np.isnan(y), 0.0, slopes), axis=-1)
+        is_there = ~np.isnan(y)
+        if np.isnan(slopes[is_there]).any():
+            row = tuple(np.argwhere(is_there & np.isnan(slopes))[0])
+            raise DataError(
+                f"the transform of {self.columns[row[-1]]!r} has no slope at {y[row]:g}, so there is no density there; "
+                "use one that is smooth."
+            )
+        return np.sum(np.where(is_there, slopes, 0.0), axis=-1)
+
+    def check_data(self, panel: Panel) -> None:
+        """Rows to condition on are of the kind that the transforms take."""
+        for table in panel.tables.values():
+            self.transforms.check_data(table.values, self.columns)
+
+    def _check_support(self, values: np.ndarray) -> None:
+        bad = np.argwhere(~self.transforms.is_supported(values))
+        if len(bad):
+            row, d = bad[0]
+            part, choice = self.transforms.parts[d], self.transforms.choices[d]
+            raise DataError(
+                f"the series {self.columns[d]!r} holds {values[row, d]:g}; its transform {choice!r} takes values above "
+                f"{part.bound:g}."
+            )
 
     # --- rows ---
 
@@ -129,6 +171,9 @@ class Units:
         _check_kinds(panel, X, past)
         tables = {key: _in_zone(table, past.get(key)) for key, table in panel.tables.items()}
         panel = dataclasses.replace(panel, tables=tables)
+        if self.axis.counts_business_days and not self.has_freq:
+            for key, table in tables.items():
+                _require_weekdays(table.index, _named("y", key))
         return _on_grids(self.axis, panel, X, past) if self.has_freq else (panel, X)
 
     def tails(self, panel: Panel, X: Panel | None) -> dict[Any, Tail]:
@@ -148,6 +193,7 @@ class Units:
     def _tail(self, key: Any, table: Table, X: Panel | None) -> Tail:
         if self.axis.is_regular and (self.has_older_lags or X is None or self.has_freq):
             table = filled(self.axis, table, self.max_gap * self.step)
+        self._check_support(table.values)
         return Tail(table.index, self.forward(table.values), self._covariates(table.index, _source(key, X)))
 
     def _covariates(self, index: pd.Index, source: Table | None) -> np.ndarray:
@@ -161,12 +207,17 @@ class Units:
         return tail.last_rows(max(TAIL, memory_of(self.lags) + TAIL // 2))
 
     def joined(self, past: Tail, new: Tail) -> Tail:
-        """Past and new rows in order; new ones win where both have a stamp. Holes of the grid are filled with NaN."""
+        """Past and new rows in order. Where both have a stamp a new number wins, and a NaN leaves what was known.
+
+        Holes of the grid are filled with NaN.
+        """
         keep = ~past.index.isin(new.index)
+        known = np.concatenate([past.values, np.full((1, past.values.shape[1]), np.nan)])
+        arrived = np.where(np.isnan(new.values), known[past.index.get_indexer(new.index)], new.values)
         index = past.index[keep].append(new.index)
         order = np.argsort(self.axis.numbers(index), kind="stable")
         index = index[order]
-        values = np.concatenate([past.values[keep], new.values])[order]
+        values = np.concatenate([past.values[keep], arrived])[order]
         covariates = np.concatenate([past.covariates[keep], new.covariates])[order]
         if not self.has_older_lags:
             return Tail(index, values, covariates)
@@ -258,6 +309,17 @@ def _check_kinds(panel: Panel, X: Panel | None, past: Mapping[Any, Tail]) -> Non
         source = _source(key, X)
         if source is not None:
             check_same_kind(source.index, table.index, _named("X", key), "y")
+
+
+def _require_weekdays(index: pd.Index, name: str) -> None:
+    is_weekend = index.dayofweek > 4  # type: ignore[attr-defined]
+    if is_weekend.any():
+        stamp = index[is_weekend][0]
+        raise DataError(
+            f"{name} holds {stamp}, a {stamp.strftime('%A')}, but business days were inferred from the stamps of fit; "
+            "fit with freq='D' if weekends belong to the series, or with freq='B' to move such rows to the next "
+            "business day."
+        )
 
 
 def _source(key: Any, X: Panel | None) -> Table | None:

@@ -106,7 +106,8 @@ def transform_by_kind(choices: Mapping[tuple[str, ...], str], columns: Iterable[
 class Standardised:
     """A forecaster of the data's own units, seen in standardised ones: y = mean + sd · value.
 
-    Ours scale by themselves, so this changes nothing but for transforms, which need the data's own units.
+    Ours scale by themselves, so this changes nothing but for transforms, which need the data's own units. Draws of
+    series with a transform, which are concentrations and rain, are cut at zero; log densities are of the uncut law.
     """
 
     def __init__(self, forecaster: wf.WishartForecaster, mean: pd.Series, sd: pd.Series) -> None:
@@ -138,7 +139,15 @@ class Standardised:
         def log_density(z: np.ndarray) -> np.ndarray:
             return found.log_prob(mean + sd * z).to_numpy() + np.log(sd).sum()
 
-        return Forecast((found.samples.values - mean) / sd, found.index, found.columns, log_density)
+        # Behind log1p and sqrt draws may lie below zero, where no concentration does: the study knows, and scores draws
+        # (CRPS, energy) with what it knows. A density of the cut law would have a point mass.
+        draws = np.maximum(found.samples.values, np.where(self._is_transformed(found.columns), 0.0, -np.inf))
+        return Forecast((draws - mean) / sd, found.index, found.columns, log_density)
+
+    def _is_transformed(self, columns: pd.Index) -> np.ndarray:
+        chosen = self.forecaster.transform
+        by_column = chosen if isinstance(chosen, Mapping) else dict.fromkeys(columns, chosen)
+        return np.array([by_column.get(column) in ("log1p", "sqrt") for column in columns])
 
     def _data_units(self, z: pd.DataFrame) -> pd.DataFrame:
         # Rounding may lead just below zero, where a logarithm takes nothing.
