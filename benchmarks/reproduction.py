@@ -14,7 +14,7 @@ from wishflow.experiments.beijing.jobs import JOINED
 from wishflow.experiments.beijing.models import MODELS as SERIES_MODELS
 from wishflow.experiments.provenance import sources
 from wishflow.experiments.uci import pages, tables
-from wishflow.experiments.uci.results import Results, is_kept, paired_scores, read_results, split_scores
+from wishflow.experiments.uci.results import Results, is_kept, is_kept_text, paired_scores, read_results, split_scores
 from wishflow.experiments.uci.suite import DATA, MODELS, N_SPLITS
 from wishflow.files import read_json
 from wishflow.report import markdown_table
@@ -240,7 +240,7 @@ def difference_table() -> str:
 def difference_row(data: str, variant: str, by_key: dict[tuple[str, str], dict[str, Any]]) -> dict[str, str]:
     """Scores of one variant; a plus is a gain over the base in a log density and a loss in the RMSE."""
     result, base = by_key[data, variant], by_key.get((data, BASE_VARIANT))
-    kept = " (SGP kept on some splits)" if any("was kept" in text for text in result["status"]) else ""
+    kept = " (SGP kept on some splits)" if any(map(is_kept_text, result["status"])) else ""
     row = {"data": data, "what is done": LABELS[variant] + kept, "splits": str(len(result["splits"]))}
     for score in ("log_density", "mean_log_density_of_paths", "rmse"):
         name = tables.SCORE_NAMES[score]

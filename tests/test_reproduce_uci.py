@@ -538,7 +538,13 @@ def test_cells_made_side_by_side_count_once():
 
 def test_the_page_says_what_it_took_and_where_a_flow_was_not_kept(tmp_path):
     gpu = {**SOURCE, "device": "made (gpu)"}
-    write_cell(tmp_path, "naval", "nonoise", status=["converged", "the sparse GP was kept"], score_seconds=30.0)
+    write_cell(
+        tmp_path,
+        "naval",
+        "nonoise",
+        status=["reached max_iter; the flow was kept (…)", "converged; the sparse GP was kept (…)"],
+        score_seconds=30.0,
+    )
     write_cell(tmp_path, "naval", "diffgp", provenance=gpu)
     settings = {**SETTINGS, "options": {"n_predict_samples": 100}}
     write_cell(tmp_path, "boston", "diffgp", provenance=gpu, settings=settings)

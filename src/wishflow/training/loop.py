@@ -48,6 +48,7 @@ LATENT_SHARE = 16
 FIRST_PART = 0.7
 STOPPED = "stopped by a callback"
 GAVE_UP = "stopped: the last steps were not finite"
+DIVERGED = "diverged"
 # The column of the history with the mean log density of held-back rows, known at the end of each chunk.
 HELD_OUT = "held_out_log_density"
 # Chunks without a better prediction of the held-back rows after which training ends.
@@ -213,7 +214,7 @@ class Run:
         for i in np.flatnonzero(has_fallen):
             if GAVE_UP in self.status[i]:  # of which there was a warning
                 continue
-            self.status[i] = f"diverged: the objective fell from {before[i]:.6g} to {after[i]:.6g}"
+            self.status[i] = f"{DIVERGED}: the objective fell from {before[i]:.6g} to {after[i]:.6g}"
             warnings.warn(
                 f"training of model {self.indices[i]}, phase {phase!r}, {self.status[i]}; lower learning_rate, or "
                 "check the scale of the data.",

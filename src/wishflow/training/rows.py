@@ -18,7 +18,7 @@ from ..models import flow, sparse_gp
 from ..runtime import on_accelerator, on_device, random_key
 from ..specs import FlowSpec, Gaussian, NoDiffusion, SparseGPSpec, TrainingSpec
 from . import collapsed
-from .loop import FIRST_PART, STOPPED, Problem, Run, Trained, first_part
+from .loop import DIVERGED, FIRST_PART, STOPPED, Problem, Run, Trained, first_part
 from .schedule import rate_shape
 from .stacks import stacked, unstacked
 from .steps import RowSteps
@@ -70,39 +70,47 @@ def _choose(
     """
     kept, held = [p for p, _ in parts], [p for _, p in parts]
     seeds = [p.seed for p in problems]
-    run = RowsRun(kept, calls, indices, n_models, HeldBack.of([(p.X, p.y) for p in held], seeds, problems[0].n_paths))
+    rows = HeldBack.of([(p.X, p.y) for p in held], seeds, problems[0].n_paths)
+    # Padded as all rows are: the programs that go on with those are the same.
+    n_rows = _n_padded(problems)
+    run = RowsRun(kept, calls, indices, n_models, rows, n_rows)
     flows = run.run()
     best = run.best
     assert best is not None
-    reference = _sparse_gp_densities(kept, held, indices, n_models)
+    reference = _sparse_gp_densities(kept, held, indices, n_models, n_rows)
     is_flow = [is_ahead(a, b) for a, b in zip(best.densities, reference, strict=True)]
     whole = RowsRun(problems, calls, indices, n_models)
     ends = whole.finish(best) if any(is_flow) else flows
-    gps = flows if all(is_flow) else _sparse_gps(problems, indices, n_models)
+    gps = flows if all(is_flow) else _sparse_gps(problems, indices, n_models, n_rows)
     chosen = []
     for i, trained in enumerate(flows):
         why = _reason(is_flow[i], best, reference[i], i)
         if not is_flow[i]:
             chosen.append(_as_flow(whole, i, trained, gps[i], why))
-        elif trained.status == STOPPED:
-            chosen.append(dataclasses.replace(trained, status=f"{STOPPED}; {why}"))
-        else:
-            history = _joined(trained.history, ends[i].history)
-            status = f"{trained.status}; {why}"
-            chosen.append(dataclasses.replace(ends[i], history=history, n_iter=len(history), status=status))
+            continue
+        history = _joined(trained.history, ends[i].history)
+        # Who stopped the flow does not want more steps, and steps that went astray are not taken.
+        is_best_state = trained.status == STOPPED or ends[i].status.startswith(DIVERGED)
+        last = trained if is_best_state else ends[i]
+        status = f"{trained.status}; {why}"
+        chosen.append(dataclasses.replace(last, history=history, n_iter=len(history), status=status))
     return chosen
 
 
-def _sparse_gps(problems: list[Problem], indices: list[int], n_models: int) -> list[Trained]:
-    """The sparse GP alone, of the inputs alone, for each problem."""
-    return RowsRun([_without_flow(p) for p in problems], CallbackList(), indices, n_models).run()
+def _n_padded(problems: list[Problem]) -> int:
+    return size_class(max(len(p.X) for p in problems))
+
+
+def _sparse_gps(problems: list[Problem], indices: list[int], n_models: int, n_rows: int) -> list[Trained]:
+    """The sparse GP alone, of the inputs alone, for each problem; `n_rows` with padding."""
+    return RowsRun([_without_flow(p) for p in problems], CallbackList(), indices, n_models, None, n_rows).run()
 
 
 def _sparse_gp_densities(
-    kept: list[Problem], held: list[Problem], indices: list[int], n_models: int
+    kept: list[Problem], held: list[Problem], indices: list[int], n_models: int, n_rows: int
 ) -> list[Float[np.ndarray, " R"]]:
     """The log densities of held-back rows by sparse GPs of the others."""
-    models = [jax.tree.map(on_device, trained.model) for trained in _sparse_gps(kept, indices, n_models)]
+    models = [jax.tree.map(on_device, trained.model) for trained in _sparse_gps(kept, indices, n_models, n_rows)]
     rows = HeldBack.of([(p.X[:, : p.n_inputs], p.y) for p in held], [p.seed for p in held], held[0].n_paths)
     return rows.log_densities(stacked(models))
 
@@ -148,9 +156,10 @@ class RowsRun(Run):
         indices: Any,
         n_models: int,
         rows: HeldBack | None = None,
+        n_rows: int | None = None,
     ) -> None:
         super().__init__(problems, calls, indices, n_models)
-        n_rows = size_class(max(len(p.X) for p in problems))
+        n_rows = _n_padded(problems) if n_rows is None else n_rows
         self.data = stacked([padded_batch(p.X, p.y, n_rows) for p in problems])
         self.n_rows = np.array([len(p.X) for p in problems])
         self.rows = rows

@@ -126,10 +126,7 @@ def kept_note(results: Results) -> list[str]:
     parts = [key for key, result in results.items() if key not in whole and any(map(is_kept_text, statuses(result)))]
     notes = []
     if whole:
-        notes.append(
-            "On every split of these the flow's bound ended below that of SGP, which was kept, so that no flow "
-            f"is left: {cell_names(whole)}."
-        )
+        notes.append(f"On every split of these SGP was kept, so that no flow is left: {cell_names(whole)}.")
     if parts:
         notes.append(f"On some splits of these SGP was kept: {cell_names(parts)}.")
     return notes
