@@ -2,8 +2,8 @@
 
     python -m benchmarks.held_back boston,concrete            # adds to results/held_back.jsonl
 
-Scores are of validation parts of UCI sets: no row of a test part is read. Splits that are there are skipped, so a run can
-be stopped and continued. One line for each fit.
+Scores are of validation parts of UCI sets: no row of a test part is read. Splits that are there are skipped, so a run
+can be stopped and continued. One line for each fit.
 """
 
 from __future__ import annotations

@@ -22,7 +22,6 @@ from wishflow.experiments.provenance import provenance
 from wishflow.files import write_json_atomic
 
 from .problems import PROBLEMS
-from .shares import share_of
 
 N_SEEDS = 10
 # What the default must reach: log density beside the sparse GP's, and coverage of 95 % intervals.
@@ -67,10 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path("results/simulated.json"))
     parser.add_argument("--seeds", type=int, default=N_SEEDS)
-    parser.add_argument("--part", default="0/1", help="which share of the problems, as 0/4")
+    parser.add_argument("--problems", default=",".join(PROBLEMS), help="names of problems, with commas")
     options = parser.parse_args(arguments)
     results = json.loads(options.output.read_text()) if options.output.exists() else {}
-    for name in share_of(list(PROBLEMS), options.part):
+    for name in options.problems.split(","):
         if name not in results:
             results[name] = run(name, options.seeds)
             write_json_atomic(options.output, results)
