@@ -1,6 +1,7 @@
 """Simulated regression problems with known laws: y = f(x) + s(x) ε, different in rows, inputs, bends and noise.
 
-None of them took part in the choice of a preset; the list is for trying defaults, not for tuning them.
+No preset was tuned on them. How held-back rows decide (`wishflow.training.validation`) was chosen with these problems
+in view.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Defaults on simulated problems that no preset was tuned on: `FlowRegressor()` beside `SparseGPRegressor()`.
+"""Defaults on simulated problems: `FlowRegressor()` beside `SparseGPRegressor()`.
 
     python -m benchmarks.simulated            # writes results/simulated.json
 

@@ -136,7 +136,7 @@ def _sites(model, y, a, mean, variance, weights, key, inverse) -> Sites:
     if likelihood.is_damped:
         # A row that claims to know g far better than q does speaks of where q is wide, not of the data: taken at its
         # word, one such step would tie q down for hundreds. λ·variance is at most about 1 where training ends.
-        share = jnp.minimum(1.0, MOST_KNOWN / jnp.maximum(curvature * variance, MOST_KNOWN))
+        share = MOST_KNOWN / jnp.maximum(curvature * variance, MOST_KNOWN)
         curvature, slope = share * curvature, share * slope
         q = jax.lax.stop_gradient(model.output.posterior).prepare(a.dtype)
         rows = SiteRows(y, jnp.maximum(variance - q.quadratics(a), 0.0), likelihood, key)

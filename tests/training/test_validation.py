@@ -6,14 +6,17 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from factories import make_batch, make_flow, make_sparse_gp
 from test_loop import SMALL, leaves, problem
 
 from wishflow import specs
+from wishflow.callbacks import Callback, CallbackList
 from wishflow.models.base import output_components, predictive_log_density
 from wishflow.runtime import computing
 from wishflow.training import HELD_OUT, loop, rows, train, validation
+from wishflow.training.loop import Rest
 from wishflow.training.stacks import choose, stacked, unstacked
 from wishflow.training.validation import BestState, HeldBack, held_back, is_ahead
 
@@ -88,7 +91,8 @@ def test_a_candidate_must_be_ahead_by_more_than_half_a_standard_error():
     noise = (noise - noise.mean()) / noise.std(ddof=1)  # a standard error of 0.1
     assert is_ahead(reference + noise + 0.055, reference)
     assert not is_ahead(reference + noise + 0.045, reference)
-    assert not is_ahead(reference + np.inf, reference)
+    assert not is_ahead(np.append(reference, np.nan), np.append(reference, 0.0))
+    assert is_ahead(reference, np.where(noise > 1.0, -np.inf, reference))
     assert not is_ahead(np.ones(1), np.zeros(1))
 
 
@@ -148,20 +152,39 @@ def _always_better(self, models, step):
     return np.zeros(len(self.step))
 
 
-def test_the_rest_of_the_iterations_is_in_proportion_to_those_before_the_best_state(monkeypatch):
-    """Found after 0, 100 or 210 of 300 iterations; rates begin with those of the state and end at zero."""
+def test_what_is_left_of_a_schedule_takes_time_in_proportion_to_the_best_state():
+    """Found after 0, 100 or 210 of 300 iterations: 20 steps at least, 3/7 of the iterations before, 90 at most."""
+    for step, n_steps in ((0, 20), (100, 43), (210, 90)):
+        rest = Rest.after(np.array([step]), 300)
+        assert rest.n_steps(rest.position, 300) == n_steps
+        assert rest.position + n_steps * rest.stride == pytest.approx(300)
+    several = Rest.after(np.array([0, 100, 210]), 300)
+    assert several.n_steps(several.position, 300) == 90
+
+
+@pytest.mark.parametrize("rate", [0.02, optax.constant_schedule(0.02), lambda step: 0.02 + 0.0 * step])
+def test_rates_and_weights_go_on_from_the_best_state(monkeypatch, rate):
+    """A flow that was best after 100 of 300 iterations: the cosine goes on from a third of its way to its end, and the
+    warm-up of the KL terms from half of its own.
+    """
     seen = []
     monkeypatch.setattr(rows, "is_ahead", lambda a, b: True)
+    monkeypatch.setattr(validation.BestState, "score", functools.partialmethod(_best_at, 100))
     rates_from = loop.rates_from
     monkeypatch.setattr(loop, "rates_from", lambda *args: seen.append(rates_from(*args)) or seen[-1])
-    long = dataclasses.replace(VALIDATED, max_iter=300, kl_warmup=0, decay=0.0, learning_rate=0.02)
-    for step, n_left in ((0, 0), (100, 43), (210, 90)):
-        monkeypatch.setattr(validation.BestState, "score", functools.partialmethod(_best_at, step))
-        seen.clear()
-        (kept,) = train([problem(training=long)])
-        assert (kept.history["phase"] == "all rows").sum() == n_left
-        last = [np.asarray(rates.adam) for rates in seen if np.asarray(rates.adam).any()][-1]
-        assert not n_left or (last[0] == 0.02 and (np.diff(last[: n_left + 1]) < 0).all() and last[n_left] == 0.0)
+    long = dataclasses.replace(VALIDATED, max_iter=300, kl_warmup=200, decay=1.0, learning_rate=0.02)
+    is_schedule = callable(rate)
+    one = dataclasses.replace(problem(training=long), learning_rate=rate if is_schedule else None)
+    (kept,) = train([one])
+    assert (kept.history["phase"] == "all rows").sum() == 43
+    last = [rates for rates in seen if np.asarray(rates.kl_weight).any()][-1]
+    adam, natural, weight = (np.asarray(part)[:44] for part in (last.adam, last.natural, last.kl_weight))
+    assert weight[0] == pytest.approx(101 / 200) and weight[-2] == 1.0 and weight[-1] == 0.0
+    assert natural[0] == pytest.approx(0.1 * 0.5 * (1.0 + np.cos(np.pi / 3)))
+    if is_schedule:
+        np.testing.assert_allclose(adam[:-1], 0.02)
+    else:
+        assert adam[0] == pytest.approx(0.02 * 0.75) and (np.diff(adam) < 0).all() and adam[-1] == 0.0
 
 
 def _best_at(self, best_step, models, step):
@@ -169,8 +192,34 @@ def _best_at(self, best_step, models, step):
     return np.zeros(len(self.step))
 
 
+def test_a_flow_that_a_callback_stops_is_kept_without_further_steps():
+    class Impatient(Callback):
+        def on_chunk(self, event):
+            return event.phase == "flow"
+
+    (kept,) = train([problem(training=dataclasses.replace(VALIDATED, max_iter=400))], [Impatient()])
+    assert kept.status.startswith("stopped by a callback; the flow was kept")
+    assert kept.history["phase"].value_counts().to_dict() == {"flow": 100, "output": 4} and kept.spec.flow_time == 1.0
+
+
+def test_several_models_at_once_choose_as_each_does_alone(monkeypatch):
+    """The branch of accelerators on the CPU, with one flow kept and one sparse GP; folds differ by a row."""
+    monkeypatch.setattr(rows, "is_ahead", lambda a, b: len(a) % 2 == 0)
+    long = dataclasses.replace(VALIDATED, max_iter=40, validation_fraction=0.25)
+    problems = [problem(seed, training=long, n=n) for seed, n in ((0, 56), (1, 60))]  # 14 and 15 rows held back
+    alone = [train([one])[0] for one in problems]
+    monkeypatch.setattr(rows, "on_accelerator", lambda: True)
+    together = train(problems)
+    assert ["the flow was kept" in one.status for one in together] == [True, False]
+    for one, other in zip(together, alone, strict=True):
+        assert one.spec.flow_time == other.spec.flow_time
+        assert one.history["phase"].unique().tolist() == other.history["phase"].unique().tolist()
+        for a, b in zip(leaves(one), leaves(other), strict=True):
+            assert a.shape == b.shape and np.isfinite(a).all()
+
+
 def test_training_ends_where_held_back_rows_are_predicted_no_better(monkeypatch):
-    """Rates far too high: the best state is an early one."""
+    """No state is better than the first: training ends after twenty chunks."""
     monkeypatch.setattr(validation.BestState, "score", _never_better)
     long = dataclasses.replace(VALIDATED, max_iter=3500, kl_warmup=20)
     (kept,) = train([problem(training=long)])
@@ -183,8 +232,9 @@ def _never_better(self, models, step):
     return np.zeros(len(self.stale))
 
 
-def test_without_a_fraction_the_flow_is_what_it_was():
-    (plain,), (again,) = train([problem()]), train([problem()])
+def test_without_a_fraction_all_rows_are_trained_on():
+    (plain,) = train([problem()])
+    (direct,) = rows.RowsRun([problem()], CallbackList(), [0], 1).run()
     assert plain.status == "reached max_iter" and HELD_OUT not in plain.history
-    for a, b in zip(leaves(plain), leaves(again), strict=True):
+    for a, b in zip(leaves(plain), leaves(direct), strict=True):
         np.testing.assert_array_equal(a, b)

@@ -186,11 +186,12 @@ class FlowRegressor(ModelRegressor):
     else the inputs alone, as in the paper, and where a kernel names `active_dims`).
     From 2000 rows on `fast` takes eight paths for each of 250 rows; a `batch_size` that is given counts rows, each with
     `n_train_samples` paths, and `path_average="log"` alone takes one path for each row.
-    `validation_fraction` of the rows (`fast`: 0.1, at least 10 and at most 500 rows; `paper`: 0) are held back from
-    training. Their log density decides which state of the flow is kept and when training ends. A flow that does not
-    predict them better than the sparse GP alone, by more than half a standard error, becomes that GP, which is then
-    fitted to all rows; `status_` says what was kept, and `validation_history_` holds the densities. With 0 the flow is
-    trained on all rows and kept as it ends.
+    `validation_fraction` of the rows (`fast`: 0.1; `paper`: 0) are held back from training: at least 10 and at most 500
+    of them, never more than a third. Their log density decides which state of the flow is kept and when training ends,
+    at the latest after seven tenths of `max_iter`; the flow then goes on from that state with all rows. A flow that
+    does not predict them better than the sparse GP alone, by more than half a standard error, becomes that GP, fitted
+    to all rows. `status_` says what was kept, `validation_history_` holds the densities. With 0 the flow is trained on
+    all rows and kept as it ends.
     """
 
     def __init__(

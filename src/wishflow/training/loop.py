@@ -18,7 +18,7 @@ import equinox as eqx
 import jax
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, PyTree
+from jaxtyping import Float, Int, PyTree
 
 from .. import linalg
 from ..callbacks import CallbackList, ChunkEvent
@@ -46,6 +46,10 @@ WINDOWS_SHARE = 64
 LATENT_SHARE = 16
 # Models are chosen by held-back rows after this part of the iterations; in the rest they see all rows.
 FIRST_PART = 0.7
+# Of positions in a schedule that are sums of strides.
+ROUNDING = 1e-6
+# All rows are seen in at least so many steps.
+LEAST_STEPS = 20
 STOPPED = "stopped by a callback"
 GAVE_UP = "stopped: the last steps were not finite"
 DIVERGED = "diverged"
@@ -116,14 +120,16 @@ def train_series(problem: SeriesProblem, callbacks: Any = None) -> Trained:
 class Run:
     """One group on its way through the phases; `models` is stacked where there are several."""
 
-    def __init__(self, problems: list[Any], calls: CallbackList, indices: Any, n_models: int) -> None:
+    def __init__(
+        self, problems: list[Any], calls: CallbackList, indices: Any, n_models: int, started: float | None = None
+    ) -> None:
         first = problems[0]
         self.problems, self.calls, self.indices, self.n_models = problems, calls, list(indices), n_models
         self.spec, self.training = first.spec, first.training
         self.is_many = len(problems) > 1
         self.records: list[list[dict[str, Any]]] = [[] for _ in problems]
         self.status = ["reached max_iter"] * len(problems)
-        self.started = time.perf_counter()
+        self.started = time.perf_counter() if started is None else started
         self.data: PyTree = None
         self.n_rows = np.zeros(len(problems))
         self.best: BestState | None = None
@@ -136,12 +142,12 @@ class Run:
         peak: float | Callable,
         steps: AbstractSteps,
         held_back: HeldBack | None = None,
-        start_at: np.ndarray | None = None,
+        rest: Rest | None = None,
     ) -> PyTree:
         """Train and return the models as they end.
 
-        With held-back rows: as they predicted them best, in the first part of the schedule. `start_at` is the position
-        in the schedule that each model starts at.
+        With held-back rows: as they predicted them best, in the first part of the schedule. With `rest`: on through
+        what is left of the schedule.
         """
         training, n_models = self.training, len(self.problems)
         models = self._refresh_jitter(models)
@@ -152,21 +158,21 @@ class Run:
         last = n_iter if held_back is None else first_part(n_iter)
         self.calls.on_start(phase, last)
         self.status = ["reached max_iter"] * n_models
-        position, done, n_done = np.zeros(n_models, int), 0, np.zeros(n_models, int)
-        position = position if start_at is None else start_at
+        rest = Rest.whole(n_models) if rest is None else rest
+        position, done = rest.position, 0
         watch = Convergence(training, n_iter, self.n_rows)
         best = None if held_back is None else BestState(held_back, state.model)
-        while (position < last).any():
-            n = int(min(STEPS_PER_CHUNK, (last - position).max()))
-            planned = position[:, None] + np.arange(n) if self.is_many else position[0] + np.arange(n)
-            rates = rates_from(training, peak, n_iter, planned)
+        while (position < last - ROUNDING).any():
+            n = rest.n_steps(position, last)
+            planned = position[:, None] + rest.stride[:, None] * np.arange(n)
+            rates = rates_from(training, peak, n_iter, planned if self.is_many else planned[0])
             before = state
             state, records = run(state, self.data, rates, on_device(n), steps)
             records = jax.device_get(records)
             bounds = records["bound"].reshape(n_models, -1)[:, :n]
             sound = choose(np.isfinite(bounds[:, 0]), before, sound)
-            position, done = position + n, done + n
-            n_done = np.where(position <= n_iter, position, n_done)
+            kl_weight = kl_weights(training, np.minimum(planned[:, -1], n_iter))
+            position, done = position + n * rest.stride, done + n
             if best is not None:
                 records |= {HELD_OUT: at_the_end(best.score(state.model, done), records["bound"], n)}
             stop = self._report(phase, done, last, records, n)
@@ -177,7 +183,7 @@ class Run:
             if best is not None:
                 position = self._stop_where_stale(position, best, n_iter)
         end = self._parts(state, steps)
-        self._warn_where_it_fell(phase, start, end, kl_weights(training, n_done))
+        self._warn_where_it_fell(phase, start, end, kl_weight)
         if best is not None:
             self.best = best
             return best.models
@@ -205,7 +211,7 @@ class Run:
     def _warn_where_it_fell(
         self, phase: str, start: dict[str, Any], end: dict[str, Any], kl_weight: np.ndarray
     ) -> None:
-        """Training is to raise its objective: where it ends below its start, or nowhere, it has diverged.
+        """Training is to raise its objective: where it ends below its start, or is not finite, it has diverged.
 
         Both are compared with the weight of the KL terms that training ended with.
         """
@@ -307,6 +313,35 @@ class Run:
         return trained
 
 
+@dataclasses.dataclass(frozen=True)
+class Rest:
+    """Where in the schedule each of K models goes on, and how many positions it passes with each step."""
+
+    position: Float[np.ndarray, " K"]
+    stride: Float[np.ndarray, " K"]
+
+    @classmethod
+    def whole(cls, n_models: int) -> Rest:
+        """The whole schedule, position by position."""
+        return cls(np.zeros(n_models), np.ones(n_models))
+
+    @classmethod
+    def after(cls, step: Int[np.ndarray, " K"], n_iter: int) -> Rest:
+        """What is left of n_iter positions after the best state, in time that is in proportion to that state's.
+
+        A state at the end of the first part passes position after position; one from early on is near the data it was
+        chosen by, and takes fewer and longer strides.
+        """
+        share = 1.0 / FIRST_PART - 1.0
+        n_steps = np.clip(np.round(share * step), min(LEAST_STEPS, share * n_iter), share * n_iter).round()
+        return cls(step.astype(float), (n_iter - step) / np.maximum(n_steps, 1.0))
+
+    def n_steps(self, position: np.ndarray, last: int) -> int:
+        """The number of steps of the next chunk."""
+        left = np.ceil((last - position - ROUNDING) / self.stride)
+        return int(min(STEPS_PER_CHUNK, left.max()))
+
+
 def first_part(n_iter: int) -> int:
     """How many of the iterations of a flow go by before it is chosen."""
     return max(1, round(FIRST_PART * n_iter))
@@ -332,7 +367,7 @@ def _history(records: list[dict[str, Any]]) -> pd.DataFrame:
         parts = list(chunks)
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "phase"}
         frames.append(pd.DataFrame({"phase": phase, **columns}))
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"phase": [], "step": [], "seconds": []})
+    return pd.concat(frames, ignore_index=True)
 
 
 class _SeriesRun(Run):

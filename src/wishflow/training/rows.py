@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
+import time
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, PyTree
+from jaxtyping import PyTree
 
 from ..callbacks import CallbackList
 from ..initialise import inducing_points, padded_batch, size_class
@@ -18,8 +18,7 @@ from ..models import flow, sparse_gp
 from ..runtime import on_accelerator, on_device, random_key
 from ..specs import FlowSpec, Gaussian, NoDiffusion, SparseGPSpec, TrainingSpec
 from . import collapsed
-from .loop import DIVERGED, FIRST_PART, STOPPED, Problem, Run, Trained, first_part
-from .schedule import rate_shape
+from .loop import DIVERGED, STOPPED, Problem, Rest, Run, Trained
 from .stacks import stacked, unstacked
 from .steps import RowSteps
 from .validation import BestState, HeldBack, held_back, is_ahead
@@ -65,54 +64,47 @@ def _choose(
 ) -> list[Trained]:
     """The flow of each problem, or the sparse GP where the flow does not predict the held-back rows better.
 
-    What is chosen is trained on all rows at the end: the flow goes on from its best state for a few steps, the sparse
-    GP is fitted anew.
+    What is chosen sees all rows at the end: the flow goes on from its best state, the sparse GP is fitted anew. A flow
+    that a callback stopped is kept at its best state, without further steps.
     """
     kept, held = [p for p, _ in parts], [p for _, p in parts]
-    seeds = [p.seed for p in problems]
-    rows = HeldBack.of([(p.X, p.y) for p in held], seeds, problems[0].n_paths)
-    # Padded as all rows are: the programs that go on with those are the same.
-    n_rows = _n_padded(problems)
-    run = RowsRun(kept, calls, indices, n_models, rows, n_rows)
+    started = time.perf_counter()
+
+    n_rows = size_class(max(len(p.X) for p in problems))
+
+    def run_of(problems: list[Problem], whose: CallbackList, **more: Any) -> RowsRun:
+        # Kept rows are padded as all rows are, and have their inducing points: both then have one program.
+        return RowsRun(problems, whose, indices, n_models, n_rows=n_rows, started=started, **more)
+
+    whole, whole_gp = run_of(problems, calls), run_of([_without_flow(p) for p in problems], CallbackList())
+    seeds, n_paths = [p.seed for p in problems], problems[0].n_paths
+    run = run_of(kept, calls, rows=HeldBack.of([(p.X, p.y) for p in held], seeds, n_paths), Z=whole.Z)
     flows = run.run()
     best = run.best
     assert best is not None
-    reference = _sparse_gp_densities(kept, held, indices, n_models, n_rows)
-    is_flow = [is_ahead(a, b) for a, b in zip(best.densities, reference, strict=True)]
-    whole = RowsRun(problems, calls, indices, n_models)
-    ends = whole.finish(best) if any(is_flow) else flows
-    gps = flows if all(is_flow) else _sparse_gps(problems, indices, n_models, n_rows)
+    gps = run_of([_without_flow(p) for p in kept], CallbackList(), Z=whole_gp.Z).run()
+    inputs = HeldBack.of([(p.X[:, : p.n_inputs], p.y) for p in held], seeds, n_paths)
+    reference = inputs.log_densities(stacked([jax.tree.map(on_device, gp.model) for gp in gps]))
+    is_stopped = np.array([trained.status == STOPPED for trained in flows])
+    is_flow = np.array([is_ahead(a, b) for a, b in zip(best.densities, reference, strict=True)]) | is_stopped
+    ends = whole.finish(best) if (is_flow & ~is_stopped).any() else flows
+    if not is_flow.all():
+        gps = whole_gp.run()
     chosen = []
     for i, trained in enumerate(flows):
-        why = _reason(is_flow[i], best, reference[i], i)
+        why = _reason(bool(is_flow[i]), best, reference[i], i)
         if not is_flow[i]:
             chosen.append(_as_flow(whole, i, trained, gps[i], why))
-            continue
-        history = _joined(trained.history, ends[i].history)
-        # Who stopped the flow does not want more steps, and steps that went astray are not taken.
-        is_best_state = trained.status == STOPPED or ends[i].status.startswith(DIVERGED)
-        last = trained if is_best_state else ends[i]
-        status = f"{trained.status}; {why}"
-        chosen.append(dataclasses.replace(last, history=history, n_iter=len(history), status=status))
+        elif is_stopped[i]:
+            chosen.append(dataclasses.replace(trained, status=f"{STOPPED}; {why}"))
+        elif ends[i].status.startswith(DIVERGED):
+            status = f"{trained.status}; {why}; steps with all rows {ends[i].status} and were not taken"
+            chosen.append(dataclasses.replace(trained, status=status))
+        else:
+            history = pd.concat([trained.history, ends[i].history], ignore_index=True)
+            status = f"{trained.status}; {why}"
+            chosen.append(dataclasses.replace(ends[i], history=history, n_iter=len(history), status=status))
     return chosen
-
-
-def _n_padded(problems: list[Problem]) -> int:
-    return size_class(max(len(p.X) for p in problems))
-
-
-def _sparse_gps(problems: list[Problem], indices: list[int], n_models: int, n_rows: int) -> list[Trained]:
-    """The sparse GP alone, of the inputs alone, for each problem; `n_rows` with padding."""
-    return RowsRun([_without_flow(p) for p in problems], CallbackList(), indices, n_models, None, n_rows).run()
-
-
-def _sparse_gp_densities(
-    kept: list[Problem], held: list[Problem], indices: list[int], n_models: int, n_rows: int
-) -> list[Float[np.ndarray, " R"]]:
-    """The log densities of held-back rows by sparse GPs of the others."""
-    models = [jax.tree.map(on_device, trained.model) for trained in _sparse_gps(kept, indices, n_models, n_rows)]
-    rows = HeldBack.of([(p.X[:, : p.n_inputs], p.y) for p in held], [p.seed for p in held], held[0].n_paths)
-    return rows.log_densities(stacked(models))
 
 
 def _without_flow(problem: Problem) -> Problem:
@@ -134,16 +126,8 @@ def _as_flow(run: RowsRun, i: int, trained: Trained, gp: Trained, why: str) -> T
     """The sparse GP as a flow of no time, after the history of the flow that was tried."""
     spec = dataclasses.replace(run.problems[i].spec, flow_time=0.0)
     model = run.flow_from(i, spec, gp.model, dataclasses.replace(run.training, field_variance=AT_REST))
-    history = _joined(trained.history, gp.history.assign(phase="sparse GP"))
+    history = pd.concat([trained.history, gp.history.assign(phase="sparse GP")], ignore_index=True)
     return Trained(jax.tree.map(np.asarray, model), history, len(history), f"{gp.status}; {why}", spec)
-
-
-def _joined(first: pd.DataFrame, then: pd.DataFrame) -> pd.DataFrame:
-    """One history after another; seconds go on."""
-    if then.empty:
-        return first
-    later = then.assign(seconds=first["seconds"].iloc[-1] + then["seconds"])
-    return pd.concat([first, later], ignore_index=True)
 
 
 class RowsRun(Run):
@@ -155,19 +139,19 @@ class RowsRun(Run):
         calls: CallbackList,
         indices: Any,
         n_models: int,
+        *,
         rows: HeldBack | None = None,
         n_rows: int | None = None,
+        Z: list[np.ndarray] | None = None,
+        started: float | None = None,
     ) -> None:
-        super().__init__(problems, calls, indices, n_models)
-        n_rows = _n_padded(problems) if n_rows is None else n_rows
+        super().__init__(problems, calls, indices, n_models, started)
+        n_rows = size_class(max(len(p.X) for p in problems)) if n_rows is None else n_rows
         self.data = stacked([padded_batch(p.X, p.y, n_rows) for p in problems])
         self.n_rows = np.array([len(p.X) for p in problems])
         self.rows = rows
-
-    @functools.cached_property
-    def Z(self) -> list[np.ndarray]:
-        """The inducing points each model starts with."""
-        return [inducing_points(p.X, p.n_inducing, p.seed) for p in self.problems]
+        # The inducing points each model starts with.
+        self.Z = [inducing_points(p.X, p.n_inducing, p.seed) for p in problems] if Z is None else Z
 
     def run(self) -> list[Trained]:
         bases = [SparseGPSpec(p.spec.kernel, p.spec.likelihood) for p in self.problems]
@@ -180,29 +164,19 @@ class RowsRun(Run):
         return self._package(self._flow_phase(models) if is_flow else models)
 
     def finish(self, best: BestState) -> list[Trained]:
-        """Train on from the best states, with all rows, for a time in proportion to the time it took to get there.
-
-        Rates fall by a cosine from what they were there to zero.
-        """
-        training, schedule = self.training, self.problems[0].learning_rate
-        n_iter = training.max_iter - first_part(training.max_iter)
-        n_left = np.minimum(n_iter, np.round(best.step * (1.0 / FIRST_PART - 1.0)).astype(int))
-        rates = (
-            training.learning_rate * rate_shape(training, training.max_iter, best.step)
-            if schedule is None
-            else np.asarray(schedule(best.step))
-        )
-
-        def falling(positions: np.ndarray) -> np.ndarray:
-            left = (n_iter - np.asarray(positions)) / np.maximum(n_left, 1)[:, None]
-            shape = rates[:, None] * 0.5 * (1.0 - np.cos(np.pi * np.clip(left, 0.0, 1.0)))
-            return shape if np.ndim(positions) > 1 else shape[0]
-
-        self.training = dataclasses.replace(training, decay=1.0, rate_warmup=0, kl_warmup=0, tolerance=0.0)
+        """Train on from the best states with all rows, through what is left of the schedule (`Rest`)."""
+        training = self.training
+        rest = Rest.after(best.step, training.max_iter)
         steps = self._steps(self._n_samples)
         return self._package(
-            self._stochastic_phase(best.models, "all rows", n_iter, falling, steps, start_at=n_iter - n_left)
+            self._stochastic_phase(best.models, "all rows", training.max_iter, self._rate, steps, rest=rest)
         )
+
+    @property
+    def _rate(self) -> Any:
+        """The peak of a flow's rates, or the schedule of a user."""
+        schedule = self.problems[0].learning_rate
+        return self.training.learning_rate if schedule is None else schedule
 
     @property
     def _n_samples(self) -> int:
@@ -238,8 +212,9 @@ class RowsRun(Run):
         assert isinstance(spec, FlowSpec)
         starts = unstacked(models, len(self.problems))
         flows = stacked([self.flow_from(i, spec, start, training) for i, start in enumerate(starts)])
-        rate = training.learning_rate if self.problems[0].learning_rate is None else self.problems[0].learning_rate
-        return self._stochastic_phase(flows, "flow", training.max_iter, rate, self._steps(self._n_samples), self.rows)
+        return self._stochastic_phase(
+            flows, "flow", training.max_iter, self._rate, self._steps(self._n_samples), self.rows
+        )
 
     def _collapsed_phase(self, models: PyTree, phase: str, n_iter: int) -> PyTree:
         models = self._refresh_jitter(models)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Real
 
 from ..runtime import on_device
 from ..specs import TrainingSpec
@@ -17,7 +17,7 @@ PATIENCE = 5
 
 
 def rate_shape(
-    training: TrainingSpec, n_iter: int, positions: Int[np.ndarray, "*shape"]
+    training: TrainingSpec, n_iter: int, positions: Real[np.ndarray, "*shape"]
 ) -> Float[np.ndarray, "*shape"]:
     """The learning rate as a share of its peak: linear warm-up, constant, then a cosine down to zero.
 
@@ -39,13 +39,13 @@ def decay_start(training: TrainingSpec, n_iter: int) -> int:
     return n_iter - round(training.decay * n_iter)
 
 
-def kl_weights(training: TrainingSpec, positions: Int[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+def kl_weights(training: TrainingSpec, positions: Real[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
     """The weight c of the KL terms: it rises to one over the first `kl_warmup` steps."""
     return np.minimum(1.0, (positions + 1) / max(training.kl_warmup, 1))
 
 
 def rates_from(
-    training: TrainingSpec, peak: float | Callable, n_iter: int, positions: Int[np.ndarray, "*models n"]
+    training: TrainingSpec, peak: float | Callable, n_iter: int, positions: Real[np.ndarray, "*models n"]
 ) -> Rates:
     """Rates for the steps at `positions` of the schedule, padded to the size of a chunk; past the end all rates are
     zero.
@@ -55,7 +55,7 @@ def rates_from(
     padding = [(0, 0)] * (positions.ndim - 1) + [(0, CHUNK - positions.shape[-1])]
     positions = np.pad(positions, padding, constant_values=n_iter)
     shape = rate_shape(training, n_iter, positions)
-    adam = np.asarray(peak(jnp.asarray(positions))) if callable(peak) else peak * shape
+    adam = np.asarray(peak(jnp.asarray(np.rint(positions).astype(int)))) if callable(peak) else peak * shape
     natural = (training.natural_rate or 0.0) * np.maximum(shape, LOWEST_NATURAL_SHARE)
     kl_weight = kl_weights(training, positions)
     is_live = positions < n_iter

@@ -116,8 +116,10 @@ def is_ahead(candidate: Float[np.ndarray, " R"], reference: Float[np.ndarray, " 
     The error is that of the mean of the paired differences. Otherwise the reference, the simpler model, is preferred:
     the candidate is the best of many states, so it is ahead of an equal model by chance.
     """
-    difference = candidate - reference
-    if len(difference) < 2 or not np.isfinite(difference).all():
+    if not np.isfinite(candidate).all() or len(candidate) < 2:
         return False
+    if not np.isfinite(reference).all():
+        return True
+    difference = candidate - reference
     error = difference.std(ddof=1) / np.sqrt(len(difference))
     return bool(difference.mean() > LEAD * error)
