@@ -137,6 +137,32 @@ def test_a_row_on_a_saturday_is_refused(fitted):
             method(saturday)
 
 
+def test_a_business_day_has_one_row(fitted):
+    """A second row on a known day is refused; a correction at the stamp of a row is not."""
+    y = prices()
+    later = y.iloc[99:101].set_axis(y.index[99:101] + pd.Timedelta("16h"))
+    stamps = rf"{y.index[99]} and {y.index[99]:%Y-%m-%d} 16:00:00"
+    for method in (fitted.update, fitted.log_prob):
+        with pytest.raises(DataError, match=rf"two rows fall on one business day: {stamps}.*at its own stamp"):
+            method(later)
+    assert fitted.end_ == y.index[99]
+    twice = pd.concat([y.iloc[100:101], later.iloc[1:]])
+    with pytest.raises(DataError, match="two rows fall on one business day"):
+        fitted.update(twice)
+    corrected = copy.copy(fitted).update(y.iloc[99:101] + 1.0)
+    assert corrected.end_ == y.index[100]
+    tail = corrected.tails_[None]
+    np.testing.assert_allclose(corrected.units_.inverse(tail.values[-2:]), y.iloc[99:101] + 1.0)
+
+
+def test_a_month_has_one_row():
+    months = pd.date_range("2010-01-01", periods=61, freq="MS")
+    model = wf.WishartForecaster(**SMALL).fit(prices(months).iloc[:60])
+    with pytest.raises(DataError, match=r"two rows fall on one step of freq_='MS': 2014-12-01 .* and 2014-12-16"):
+        model.update(prices(months).iloc[59:60].set_axis(months[59:60] + pd.Timedelta("15D")))
+    assert model.update(prices(months).iloc[59:]).end_ == months[60]
+
+
 def test_files_and_backtests_keep_business_days(fitted, tmp_path):
     fitted.save(tmp_path / "model")
     again = wf.load(tmp_path / "model")

@@ -1,5 +1,7 @@
 """Transforms of the forecaster: one law for draws and densities, tested by integration."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -191,7 +193,7 @@ def test_covariances_are_those_of_the_increments_of_y():
     ],
     ids=["log", "sqrt", "asinh", "edge"],
 )
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 50.0])
+@pytest.mark.parametrize("scale", [1e-10, 1e-3, 1.0, 50.0])
 def test_slopes_by_differences_are_right_up_to_the_edge(function, slope, values, scale):
     y = np.array(values)
     np.testing.assert_allclose(numeric_slope(function, y, scale), slope(y), rtol=1e-5)
@@ -199,6 +201,26 @@ def test_slopes_by_differences_are_right_up_to_the_edge(function, slope, values,
 
 def test_a_function_without_a_slope_has_none():
     assert np.isnan(numeric_slope(np.sqrt, np.array([0.0, np.nan, -1.0]), 1.0)).all()
+
+
+def test_differences_that_are_zero_by_rounding_are_no_slope():
+    y = np.array([0.5, 1.0, 3.0, 10.0, 1e9])
+    for scale in (1e-10, 1.0):
+        np.testing.assert_allclose(numeric_slope(np.log, y, scale), 1.0 / y, rtol=1e-5)
+    # At zero the step is a share of the scale. Where that is too short no slope is found, and none of zero is returned.
+    assert np.isnan(numeric_slope(lambda y: np.log(y + 5.0), np.zeros(1), 1e-12)).all()
+    # What is flat has a slope of zero, also next to where it is not.
+    flat = numeric_slope(lambda y: np.clip(y, -1.0, 1.0), np.array([1.0 + 1e-5, 3.0, -3.0]), 1.0)
+    np.testing.assert_array_equal(flat, 0.0)
+
+
+def test_densities_behind_a_transformer_of_an_old_file_are_finite():
+    y = np.exp(1.5 * pd.DataFrame(walk(), HOURS, ["a"])) + 3.0
+    model = wf.WishartForecaster(transform=FunctionTransformer(np.log, np.exp), **SMALL).fit(y)
+    expected = model.log_prob(y)
+    old = dataclasses.replace(model.units_.transforms, scales=())
+    model.units_ = dataclasses.replace(model.units_, transforms=old)
+    np.testing.assert_allclose(model.log_prob(y), expected, rtol=1e-6)
 
 
 def test_densities_behind_a_transformer_are_those_of_the_named_transform():
@@ -217,7 +239,7 @@ def test_draws_without_a_value_are_an_error_that_names_the_transformer():
     y = pd.DataFrame(1e-3 + np.maximum(walk(), 0.0), HOURS, ["a"])
     box_cox = PowerTransformer("box-cox", standardize=False).fit(y.to_numpy())
     box_cox.lambdas_ = np.full(1, 0.5)
-    with pytest.warns(UserWarning, match="does not lead back from"):
+    with pytest.warns(UserWarning, match="does not recover the value"):
         model = wf.WishartForecaster(transform=box_cox, **SMALL).fit(y)
     with pytest.raises(DataError, match=r"draws of 'a' have no finite value.*PowerTransformer"):
         model.forecast(20, n_draws=300)
@@ -227,5 +249,5 @@ def test_a_transformer_that_cuts_is_named_at_once():
     """What it maps to an end is a point mass there, which no density knows."""
     y = pd.DataFrame(walk(), HOURS, ["a"])
     cutting = FunctionTransformer(inverse_func=lambda z: np.clip(z, -1.5, 1.5))
-    with pytest.warns(UserWarning, match="does not lead back from"):
+    with pytest.warns(UserWarning, match="does not recover the value"):
         wf.WishartForecaster(transform=cutting, **SMALL).fit(y)

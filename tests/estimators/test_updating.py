@@ -110,11 +110,50 @@ def test_the_reservoir_is_the_latest_half_and_blocks_of_the_past(monkeypatch, la
 
 def test_the_rows_that_judge_are_the_latest_of_each_kind(fitted, y):
     rows = updating.merged(fitted.units_, fitted.reservoir_, fitted.units_.tails(_panel(y.iloc[150:]), None))
-    judges = Judges.of(rows[None].index, fitted.units_.tails(_panel(y.iloc[150:]), None)[None])
+    judges = Judges.of(rows[None], fitted.reservoir_[None])
     assert np.flatnonzero(judges.old).tolist() == list(range(125, 150))
     assert np.flatnonzero(judges.new).tolist() == list(range(188, 200))
-    nothing_new = Judges.of(rows[None].index, None)
+    nothing_new = Judges.of(rows[None], rows[None])
     assert not nothing_new.new.any() and nothing_new.old.sum() == 33
+    all_new = Judges.of(rows[None], None)
+    assert not all_new.old.any() and all_new.new.sum() == 50
+
+
+def judges_of(model, frame):
+    """The rows that judge an update: old ones, new ones."""
+    rows = updating.merged(model.units_, model.reservoir_, model.units_.tails(_panel(frame), None))
+    judges = Judges.of(rows[None], model.reservoir_[None])
+    return [rows[None].index[flags].tolist() for flags in (judges.old, judges.new)]
+
+
+def test_rows_that_were_known_before_are_old_also_where_they_come_again(fitted, y):
+    """The whole history sent again, a rolling window, and corrections with rows to come."""
+    expected = [HOURS[125:150].tolist(), HOURS[188:200].tolist()]
+    for frame in (y, y.iloc[100:], pd.concat([y.iloc[[120, 140]] + 0.1, y.iloc[150:]])):
+        assert judges_of(fitted, frame) == expected
+    assert judges_of(fitted, y.iloc[:150]) == [expected[0], []]
+
+
+def test_rows_without_a_value_do_not_judge(fitted, y):
+    """Every second row is missing: the grid is filled with rows of NaN."""
+    assert judges_of(fitted, y.iloc[150::2])[1] == HOURS[188:200:2].tolist()
+
+
+def test_rows_that_the_reservoir_dropped_are_not_new(monkeypatch):
+    monkeypatch.setattr(updating, "RESERVOIR", 500)
+    y = simulated(1200)
+    model = wf.WishartForecaster(**{**SMALL, "max_iter": 1}).fit(y.iloc[:1100])
+    known = model.reservoir_[None].index
+    assert len(known) <= 500
+    old, new = judges_of(model, y)
+    assert new == HOURS[1175:1200].tolist() and old == known[-(len(known) // 6) :].tolist()
+
+
+def test_the_whole_history_again_is_trained_on_as_before(monkeypatch, fitted, y):
+    problems = changed_to(monkeypatch, lambda model: model)
+    models = [copy.copy(fitted).update(frame, update_params=True) for frame in (y, y.iloc[150:])]
+    assert [problem.n_items for problem in problems] == [150 + 38 - 1] * 2
+    assert models[0].status_ == models[1].status_ and "(25 rows)" in models[0].status_
 
 
 def _panel(frame):
@@ -153,6 +192,13 @@ def test_parameters_without_a_density_are_not_taken():
     assert not is_taken(lost, Gain(0.1, 0.1, 3)) and not is_taken(Gain(0.1, 0.1, 3), lost)
     # A row without a past has no score, before and after.
     assert Gain.of(np.array([np.nan, 0.0]), np.array([np.nan, 0.5])).mean == 0.5
+
+
+def test_a_density_that_was_zero_is_a_gain_and_one_that_became_zero_a_loss():
+    fine, none = np.zeros(3), np.array([0.0, -np.inf, 0.0])
+    assert is_taken(Gain.of(none, fine), Gain.of(fine, fine)) and is_taken(Gain.of(none, none), Gain.of(fine, fine))
+    for before, after in ((fine, none), (none, none[[1, 0, 0]]), (none, np.array([0.0, 0.0, np.nan]))):
+        assert not is_taken(Gain.of(before, after), Gain.of(fine, fine))
 
 
 def test_both_parts_judge():

@@ -386,10 +386,12 @@ class WishartForecaster(BaseEstimator):
         """Condition on new rows and move the end of the data; with `update_params` also train on.
 
         At a stamp that is known already a new number replaces the old one, and a NaN leaves it. Training goes on with
-        the new rows and a reservoir of the past (at most 4,096 rows; of more the latest half, and blocks spread over
-        the past). A part of both is held back, and the parameters change only if neither part is described worse:
-        `status_` says what happened, and `history_` calls the iterations "update" or "rejected update". An error
-        leaves the forecaster as it was.
+        the new rows and a reservoir of the past. The reservoir holds all rows up to 4,096; of more it keeps the latest
+        half, and blocks spread over the time before. The series of a panel share this number, with at least 192 rows
+        for each. The latest quarter of the new rows, those after the last known one, is held back from training. The
+        parameters change only if neither these rows nor the latest of the known rows, which training does use, are
+        described worse. `status_` says what happened, and `history_` calls the iterations "update" or "rejected
+        update". An error leaves the forecaster as it was.
         """
         check_is_fitted(self, "model_")
         trains = checks.flag("update_params", update_params)
@@ -397,6 +399,7 @@ class WishartForecaster(BaseEstimator):
         new = self.units_.tails(panel, covariates)
         self.units_.check_data(panel)
         tails, kept = updating.merged(self.units_, self.tails_, new), getattr(self, "reservoir_", None)
+        past = self.tails_ if kept is None else kept
         rows = tails if kept is None else updating.merged(self.units_, kept, new)
         changed: dict[str, Any] = {"tails_": {key: self.units_.last_rows(tail) for key, tail in tails.items()}}
         if kept is not None:
@@ -408,20 +411,20 @@ class WishartForecaster(BaseEstimator):
                     "the new rows and the last ones before them alone. Fit again for more.",
                     stacklevel=2,
                 )
-            changed |= self._train_on(rows, new)
+            changed |= self._train_on(rows, past)
         for name, value in changed.items():
             setattr(self, name, value)
         return self
 
-    def _train_on(self, rows: dict[Any, Tail], new: dict[Any, Tail]) -> dict[str, Any]:
-        """What is another after training on with these rows."""
+    def _train_on(self, rows: dict[Any, Tail], past: dict[Any, Tail]) -> dict[str, Any]:
+        """The attributes that change when training goes on with these rows."""
         found = updating.train_further(
             self.model_,
             self.spec_,
             self.training_,
             self.units_,
             rows,
-            new,
+            past,
             self.seed_ + self.n_iter_,
             self.learning_rate if callable(self.learning_rate) else None,
             lambda n_items: make_callbacks(self, n_items),

@@ -21,11 +21,11 @@ from .slopes import numeric_slope, where_defined
 # of that of a typical value, and its slope ten times as high: values near zero keep most of their distances, and a draw
 # that goes as far below zero in z as a tenth of a typical z is at −3 % of a typical y.
 KNOT = 0.01
-# Of files that know no typical values: a line so short that draws behind it are zero but for rounding.
-NO_SCALE = 1e-10
+# Of files that know no typical values: a straight line so short that draws behind it are zero but for rounding.
+NO_KNOT = 1e-12
 # The whole line, as far as numbers reach: exponentials of draws are positive and finite.
 SMALLEST, LARGEST = np.log(np.finfo(float).tiny), np.log(np.finfo(float).max)
-# How far around the training data, in standard deviations, a transformer's inverse should lead back.
+# How far around the training data, in standard deviations, a transformer's inverse should recover values.
 FAR = 4.0
 
 
@@ -101,15 +101,17 @@ def of_object(transformer: Any, scale: float) -> Transform:
     return Transform(forward, inverse, lambda y: numeric_slope(forward, y, scale))
 
 
-def _one(choice: Any, scale: float) -> Transform:
+def _one(choice: Any, scale: float | None) -> Transform:
     if choice is None:
         return TRANSFORMS["none"]
     if isinstance(choice, str):
         if choice not in NAMES:
             raise unknown_option("transform", choice, list(NAMES))
-        return square_root(KNOT * scale) if choice == "sqrt" else TRANSFORMS[choice]
+        if choice == "sqrt":
+            return square_root(NO_KNOT if scale is None else KNOT * scale)
+        return TRANSFORMS[choice]
     if hasattr(choice, "transform") and hasattr(choice, "inverse_transform"):
-        return of_object(choice, scale)
+        return of_object(choice, 1.0 if scale is None else scale)
     raise OptionError(
         f"transform={choice!r} is a {type(choice).__name__}; expected a name of {list(NAMES)}, a transformer with "
         "transform and inverse_transform, or a dict of them by column."
@@ -126,7 +128,7 @@ def typical_values(values: np.ndarray) -> tuple[float, ...]:
 @dataclasses.dataclass(frozen=True)
 class ColumnTransforms:
     """One transform for each column, kept as it was chosen (a name, an object or None), so that it can be pickled, and
-    a typical value of the column in training; without them (`NO_SCALE`) those of old files.
+    a typical value of the column in training; old files have none.
     """
 
     choices: tuple[Any, ...]
@@ -142,7 +144,7 @@ class ColumnTransforms:
 
     @property
     def parts(self) -> tuple[Transform, ...]:
-        scales = self.scales or (NO_SCALE,) * len(self.choices)
+        scales = self.scales or (None,) * len(self.choices)
         return tuple(_one(choice, scale) for choice, scale in zip(self.choices, scales, strict=True))
 
     @classmethod
@@ -186,8 +188,8 @@ class ColumnTransforms:
         return self._each("slope", values)
 
     def check_objects(self, z: np.ndarray, names: pd.Index) -> None:
-        """Warn of transformers that do not lead back around the data z (transformed): draws there will have no value,
-        or one that `log_prob` knows nothing of.
+        """Warn of transformers whose inverse does not recover values around the data z (transformed): draws there will
+        have no value, or one that `log_prob` does not account for.
         """
         mean, sd = np.nanmean(z, axis=0), np.nanstd(z, axis=0)
         for d, (part, choice) in enumerate(zip(self.parts, self.choices, strict=True)):
@@ -200,9 +202,10 @@ class ColumnTransforms:
             if not is_back.all():
                 first = around[~is_back][np.abs(around[~is_back] - mean[d]).argmin()]
                 warnings.warn(
-                    f"the transformer of {names[d]!r} ({choice!r}) does not lead back from {first:.3g}, "
-                    f"{abs(first - mean[d]) / sd[d]:.1f} standard deviations from the mean of what it makes of the "
-                    "data: draws out there have no value, or one that log_prob knows nothing of. Use one that maps "
-                    "onto all numbers ('log', 'asinh', Yeo-Johnson), or keep paths near the data with limits=0.",
+                    f"the inverse of the transformer of {names[d]!r} ({choice!r}) does not recover the value "
+                    f"{first:.3g}, {abs(first - mean[d]) / sd[d]:.1f} standard deviations from the mean of the "
+                    "transformed data: draws there have no value, or one that log_prob does not account for. Use one "
+                    "that maps onto all numbers ('log', 'asinh', Yeo-Johnson), or keep paths near the data with "
+                    "limits=0.",
                     stacklevel=4,
                 )

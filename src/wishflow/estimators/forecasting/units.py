@@ -191,6 +191,7 @@ class Units:
             raise DataError(f"X has columns {list(X.columns)}; fit saw {list(self.x_columns)}.")
 
     def _tail(self, key: Any, table: Table, X: Panel | None) -> Tail:
+        self._require_one_row_a_step(table.index)
         if self.axis.is_regular and (self.has_older_lags or X is None or self.has_freq):
             table = filled(self.axis, table, self.max_gap * self.step)
         self._check_support(table.values)
@@ -217,6 +218,7 @@ class Units:
         index = past.index[keep].append(new.index)
         order = np.argsort(self.axis.numbers(index), kind="stable")
         index = index[order]
+        self._require_one_row_a_step(index)
         values = np.concatenate([past.values[keep], arrived])[order]
         covariates = np.concatenate([past.covariates[keep], new.covariates])[order]
         if not self.has_older_lags:
@@ -227,6 +229,22 @@ class Units:
         # The covariates of rows that never came are those of the row before them.
         before = np.maximum(index.searchsorted(table.index, side="right") - 1, 0)
         return Tail(table.index, table.values, covariates[before])
+
+    def _require_one_row_a_step(self, index: pd.Index) -> None:
+        """Of steps that were inferred and hold many stamps, such as business days or months; with `freq` rows are
+        placed on the grid.
+        """
+        if self.has_freq or self.axis.kind != "period":
+            return
+        is_same = np.diff(self.axis.numbers(index)) == 0.0
+        if is_same.any():
+            k = int(np.flatnonzero(is_same)[0])
+            step = "business day" if self.axis.counts_business_days else f"step of freq_={self.axis.step_name!r}"
+            raise DataError(
+                f"two rows fall on one {step}: {index[k]} and {index[k + 1]}. The frequency was inferred from the "
+                "stamps of fit, and each step has one row. To correct a known row, give it at its own stamp; to add "
+                "rows, keep one for each step, or fit again with a shorter freq."
+            )
 
     # --- time ---
 

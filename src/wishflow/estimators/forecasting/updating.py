@@ -3,8 +3,8 @@
 New rows alone say nothing of the states they did not visit, so training goes on with them *and* with a reservoir of
 the past. The latest of the new rows are held back from it. The parameters it ends at are taken only where these rows,
 which neither model was trained on, are described no worse, and neither are the latest of the old rows, which both were.
-(Old rows are not held back: the present parameters have learnt from them in `fit`, and whoever has not would lose by
-that alone: .025 nats a row in an experiment where rows to come lost nothing.)
+(Old rows are not held back: the present parameters have learnt from them in `fit`, and a model that has not would score
+worse for that reason alone: .025 nats a row in an experiment where rows to come lost nothing.)
 """
 
 from __future__ import annotations
@@ -99,15 +99,26 @@ class Judges:
     new: Bool[np.ndarray, " N"]
 
     @classmethod
-    def of(cls, index: pd.Index, new: Tail | None) -> Judges:
-        """The latest rows of each kind.
+    def of(cls, tail: Tail, past: Tail | None) -> Judges:
+        """The latest rows of each kind; `past` holds the rows that were known before the update, None of a new series.
+
+        Rows that `past` holds are old, corrected ones too. New rows come after the last of them. Rows before that one
+        which `past` does not hold are of neither kind: the reservoir may have dropped them after `fit` learnt from
+        them. Rows without a value do not judge.
 
         The latest old rows: where a series has changed for good they are the first to be of the new kind, so that
         parameters that follow it are taken.
         """
-        is_new = np.zeros(len(index), bool) if new is None else index.isin(new.index)
-        n_old, n_new = int(OLD_SHARE * (~is_new).sum()), int(NEW_SHARE * is_new.sum())
-        return cls(_last_of(~is_new, min(n_old, MOST_OLD)), _last_of(is_new, n_new if n_new > 1 else 0))
+        has_value = _has_value(tail)
+        known = tail.index[:0] if past is None else past.index[_has_value(past)]
+        is_old = has_value & tail.index.isin(known)
+        is_new = has_value & np.asarray(tail.index > known[-1]) if len(known) else has_value
+        n_old, n_new = int(OLD_SHARE * is_old.sum()), int(NEW_SHARE * is_new.sum())
+        return cls(_last_of(is_old, min(n_old, MOST_OLD)), _last_of(is_new, n_new if n_new > 1 else 0))
+
+
+def _has_value(tail: Tail) -> np.ndarray:
+    return ~np.isnan(tail.values).all(axis=1)
 
 
 def _last_of(flags: np.ndarray, n: int) -> np.ndarray:
@@ -116,15 +127,11 @@ def _last_of(flags: np.ndarray, n: int) -> np.ndarray:
     return chosen
 
 
-def _trained_ticks(units: Units, tail: Tail, is_held: Bool[np.ndarray, " N"], n_before: int) -> list[Ticks]:
-    """Ticks of the stretches between rows that are held back.
-
-    Each starts with the last `n_before` of those, the memory of its first row: as the past of others they are known.
+def _trained_rows(tail: Tail, judges: Judges) -> Tail:
+    """The rows before the first that is held back: new rows are the last of a series, and so are those of them that
+    judge; rows without a value may lie between them.
     """
-    starts = np.flatnonzero(~is_held & np.concatenate([[True], is_held[:-1]]))
-    ends = np.flatnonzero(~is_held & np.concatenate([is_held[1:], [True]])) + 1
-    parts = [slice(max(start - n_before, 0), end) for start, end in zip(starts, ends, strict=True)]
-    return [ticks for part in parts for ticks in units.ticks(tail.rows(part))]
+    return tail.rows(slice(None, int(judges.new.argmax()) if judges.new.any() else None))
 
 
 def _scores(
@@ -159,8 +166,15 @@ class Gain:
     @classmethod
     def of(cls, before: Float[np.ndarray, " N"], after: Float[np.ndarray, " N"]) -> Gain:
         # Rows without a past have no score, neither before nor after.
-        gains = (after - before)[~np.isnan(before)]
-        n = len(gains)
+        has_score = ~np.isnan(before)
+        before, after = before[has_score], after[has_score]
+        n = len(before)
+        with np.errstate(invalid="ignore"):
+            gains = np.where(after == before, 0.0, after - before)
+        if np.isinf(gains).any():
+            # The mean is infinite and has no error. A density that became zero is a loss, whatever others gained.
+            is_lost = np.isnan(gains) | (gains == -np.inf)
+            return cls(-np.inf if is_lost.any() else np.inf, 0.0, n)
         return cls(float(gains.mean()) if n else 0.0, float(gains.std(ddof=1)) / np.sqrt(n) if n > 1 else 0.0, n)
 
     def __str__(self) -> str:
@@ -187,18 +201,18 @@ def train_further(
     training: TrainingSpec,
     units: Units,
     rows: Mapping[Any, Tail],
-    new: Mapping[Any, Tail],
+    past: Mapping[Any, Tail],
     seed: int,
     schedule: Callable | None,
     callbacks: Callable[[int], list],
 ) -> Outcome:
-    """Train a model from where it stands on `rows`, `new` among them, and keep what came of it if it is no worse.
+    """Train a model from where it stands on `rows`, and keep what came of it if it is no worse.
 
-    `callbacks` makes them, given the number of items.
+    `past` holds those of the rows that were known before. `callbacks` makes them, given the number of items.
     """
-    judges = {key: Judges.of(tail.index, new.get(key)) for key, tail in rows.items()}
-    n_before = 0 if spec.latent is not None else memory_of(spec.lags)
-    ticks = [part for key, tail in rows.items() for part in _trained_ticks(units, tail, judges[key].new, n_before)]
+    judges = {key: Judges.of(tail, past.get(key)) for key, tail in rows.items()}
+    trained_rows = {key: _trained_rows(tail, judges[key]) for key, tail in rows.items()}
+    ticks = [part for tail in trained_rows.values() if len(tail.index) for part in units.ticks(tail)]
     shorter = dataclasses.replace(
         training,
         max_iter=max(1, int(ITERATIONS * training.max_iter)),
