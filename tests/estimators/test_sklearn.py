@@ -16,7 +16,7 @@ from small import ESTIMATORS, SMALL, SMALL_CLASSES, SMALL_GP
 import wishflow as wf
 from wishflow.estimators import prediction
 from wishflow.metrics import log_prob_scorer
-from wishflow.training import loop
+from wishflow.training import rows
 
 # The checks are about the interface. The quickest flow serves for all of them, and all go with one number of rows. All
 # checks of the sparse GP are among the quick tests; of the flows, which share its base, those that are about classes or
@@ -41,7 +41,7 @@ def checks_of(estimator):
 
 @pytest.fixture
 def one_size(monkeypatch):
-    monkeypatch.setattr(loop, "size_class", lambda n: 256)
+    monkeypatch.setattr(rows, "size_class", lambda n: 256)
     monkeypatch.setattr(prediction, "_block_size", lambda n: 256)
 
 

@@ -159,7 +159,7 @@ class Run:
         self.calls.on_start(phase, last)
         self.status = ["reached max_iter"] * n_models
         rest = Rest.whole(n_models) if rest is None else rest
-        position, done = rest.position, 0
+        position, done, kl_weight = rest.position, 0, kl_weights(training, rest.position)
         watch = Convergence(training, n_iter, self.n_rows)
         best = None if held_back is None else BestState(held_back, state.model)
         while (position < last - ROUNDING).any():
