@@ -175,8 +175,10 @@ def test_rates_and_weights_go_on_from_the_best_state(monkeypatch, rate):
     long = dataclasses.replace(VALIDATED, max_iter=300, kl_warmup=200, decay=1.0, learning_rate=0.02)
     is_schedule = callable(rate)
     one = dataclasses.replace(problem(training=long), learning_rate=rate if is_schedule else None)
-    (kept,) = train([one])
+    events = Events()
+    (kept,) = train([one], [events])
     assert (kept.history["phase"] == "all rows").sum() == 43
+    assert events.planned == [("output", 4), ("flow", 210), ("all rows", 43)]
     last = [rates for rates in seen if np.asarray(rates.kl_weight).any()][-1]
     adam, natural, weight = (np.asarray(part)[:44] for part in (last.adam, last.natural, last.kl_weight))
     assert weight[0] == pytest.approx(101 / 200) and weight[-2] == 1.0 and weight[-1] == 0.0
@@ -185,6 +187,14 @@ def test_rates_and_weights_go_on_from_the_best_state(monkeypatch, rate):
         np.testing.assert_allclose(adam[:-1], 0.02)
     else:
         assert adam[0] == pytest.approx(0.02 * 0.75) and (np.diff(adam) < 0).all() and adam[-1] == 0.0
+
+
+class Events(Callback):
+    def __init__(self):
+        self.planned = []
+
+    def on_start(self, phase, n_steps):
+        self.planned.append((phase, n_steps))
 
 
 def _best_at(self, best_step, models, step):

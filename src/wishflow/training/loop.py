@@ -156,14 +156,15 @@ class Run:
         start = self._parts(state, steps)
         self._require_finite(start["bound"], phase)
         last = n_iter if held_back is None else first_part(n_iter)
-        self.calls.on_start(phase, last)
-        self.status = ["reached max_iter"] * n_models
         rest = Rest.whole(n_models) if rest is None else rest
+        n_planned = rest.n_steps(rest.position, last)
+        self.calls.on_start(phase, n_planned)
+        self.status = ["reached max_iter"] * n_models
         position, done, kl_weight = rest.position, 0, kl_weights(training, rest.position)
         watch = Convergence(training, n_iter, self.n_rows)
         best = None if held_back is None else BestState(held_back, state.model)
         while (position < last - ROUNDING).any():
-            n = rest.n_steps(position, last)
+            n = min(STEPS_PER_CHUNK, rest.n_steps(position, last))
             planned = position[:, None] + rest.stride[:, None] * np.arange(n)
             rates = rates_from(training, peak, n_iter, planned if self.is_many else planned[0])
             before = state
@@ -175,7 +176,7 @@ class Run:
             position, done = position + n * rest.stride, done + n
             if best is not None:
                 records |= {HELD_OUT: at_the_end(best.score(state.model, done), records["bound"], n)}
-            stop = self._report(phase, done, last, records, n)
+            stop = self._report(phase, done, n_planned, records, n)
             moved = watch.advance(position, np.nanmean(bounds, axis=1))
             self._note_convergence(position, moved, n_iter)
             state, is_stuck = self._mend(state)
@@ -337,9 +338,8 @@ class Rest:
         return cls(step.astype(float), (n_iter - step) / np.maximum(n_steps, 1.0))
 
     def n_steps(self, position: np.ndarray, last: int) -> int:
-        """The number of steps of the next chunk."""
-        left = np.ceil((last - position - ROUNDING) / self.stride)
-        return int(min(STEPS_PER_CHUNK, left.max()))
+        """How many steps it takes until the last of the models has arrived."""
+        return max(0, int(np.ceil((last - position - ROUNDING) / self.stride).max()))
 
 
 def first_part(n_iter: int) -> int:

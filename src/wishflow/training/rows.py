@@ -69,7 +69,6 @@ def _choose(
     """
     kept, held = [p for p, _ in parts], [p for _, p in parts]
     started = time.perf_counter()
-
     n_rows = size_class(max(len(p.X) for p in problems))
 
     def run_of(problems: list[Problem], whose: CallbackList, **more: Any) -> RowsRun:
