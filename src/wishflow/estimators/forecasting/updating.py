@@ -4,7 +4,7 @@ New rows alone say nothing of the states they did not visit, so training goes on
 the past. The latest of the new rows are held back from it. The parameters it ends at are taken only where these rows,
 which neither model was trained on, are described no worse, and neither are the latest of the old rows, which both were.
 (Old rows are not held back: the present parameters have learnt from them in `fit`, and a model that has not would score
-worse for that reason alone: .025 nats a row in an experiment where rows to come lost nothing.)
+worse for that reason alone.)
 """
 
 from __future__ import annotations
