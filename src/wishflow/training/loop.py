@@ -146,7 +146,7 @@ class Run:
     ) -> PyTree:
         """Train and return the models as they end.
 
-        With held-back rows: as they predicted them best, in the first part of the schedule. With `rest`: on through
+        With held-back rows: as they are chosen by these, in the first part of the schedule. With `rest`: on through
         what is left of the schedule.
         """
         training, n_models = self.training, len(self.problems)
@@ -186,6 +186,7 @@ class Run:
         end = self._parts(state, steps)
         self._warn_where_it_fell(phase, start, end, kl_weight)
         if best is not None:
+            best.settle()
             self.best = best
             return best.models
         return choose(np.isfinite(end["bound"]).all(axis=1), state, sound).model

@@ -85,7 +85,7 @@ def _choose(
     inputs = HeldBack.of([(p.X[:, : p.n_inputs], p.y) for p in held], seeds, n_paths)
     reference = inputs.log_densities(stacked([jax.tree.map(on_device, gp.model) for gp in gps]))
     is_stopped = np.array([trained.status == STOPPED for trained in flows])
-    is_flow = np.array([is_ahead(a, b) for a, b in zip(best.densities, reference, strict=True)]) | is_stopped
+    is_flow = np.array([is_ahead(a, b, 0.0) for a, b in zip(best.densities, reference, strict=True)]) | is_stopped
     ends = whole.finish(best) if (is_flow & ~is_stopped).any() else flows
     if not is_flow.all():
         gps = whole_gp.run()

@@ -18,8 +18,9 @@ from ..objectives import Batch
 from ..runtime import compiled, random_key
 from .stacks import choose, stacked
 
-# A candidate must be ahead by this many standard errors.
-LEAD = 0.5
+# An early state must be ahead of the last one by this many standard errors: it is the best of many, and the best of
+# many equal ones is ahead by chance.
+LEAD = 1.0
 # More rows would decide no better: their mean is already known to some hundredths of a nat.
 MOST_ROWS = 500
 LEAST_ROWS = 10
@@ -95,6 +96,7 @@ class BestState:
         self.densities = rows.log_densities(models)
         self.step = np.zeros(len(rows.n_rows), int)
         self.stale = np.zeros(len(rows.n_rows), int)
+        self.last = (models, self.densities, 0)
 
     def score(self, models: PyTree, step: int) -> Float[np.ndarray, " K"]:
         """The mean log density of each model at this step; better states are kept."""
@@ -107,14 +109,24 @@ class BestState:
         self.densities = [new if b else old for b, new, old in zip(is_better, found, self.densities, strict=True)]
         self.step = np.where(is_better, step, self.step)
         self.stale = np.where(is_better, 0, self.stale + 1)
+        self.last = (models, found, step)
         return means
 
+    def settle(self) -> None:
+        """Keep the last state of each model instead of its best one, unless the best is ahead by `LEAD`."""
+        models, found, step = self.last
+        is_last = np.array([not is_ahead(a, b, LEAD) for a, b in zip(self.densities, found, strict=True)])
+        is_last &= [bool(np.isfinite(values).all()) for values in found]
+        self.models = choose(is_last, models, self.models)
+        self.densities = [new if b else old for b, new, old in zip(is_last, found, self.densities, strict=True)]
+        self.step = np.where(is_last, step, self.step)
 
-def is_ahead(candidate: Float[np.ndarray, " R"], reference: Float[np.ndarray, " R"]) -> bool:
-    """Whether the mean log density of a candidate is above that of a reference by more than half a standard error.
 
-    The error is that of the mean of the paired differences. Otherwise the reference, the simpler model, is preferred:
-    the candidate is the best of many states, so it is ahead of an equal model by chance.
+def is_ahead(candidate: Float[np.ndarray, " R"], reference: Float[np.ndarray, " R"], lead: float) -> bool:
+    """Whether the mean log density of a candidate is above that of a reference by more than `lead` standard errors.
+
+    The error is that of the mean of the paired differences. A candidate that predicts some row not at all is never
+    ahead; a reference that does is always behind.
     """
     if not np.isfinite(candidate).all() or len(candidate) < 2:
         return False
@@ -122,4 +134,4 @@ def is_ahead(candidate: Float[np.ndarray, " R"], reference: Float[np.ndarray, " 
         return True
     difference = candidate - reference
     error = difference.std(ddof=1) / np.sqrt(len(difference))
-    return bool(difference.mean() > LEAD * error)
+    return bool(difference.mean() > lead * error)
