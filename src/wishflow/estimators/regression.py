@@ -189,8 +189,9 @@ class FlowRegressor(ModelRegressor):
     `validation_fraction` of the rows (`fast`: 0.1; `paper`: 0) are held back from training: at least 10 and at most 500
     of them, never more than a third. Their log density decides which state of the flow is kept and when training ends,
     at the latest after seven tenths of `max_iter`; the flow then goes on from that state with all rows. A flow that
-    does not predict them better than the sparse GP alone becomes that GP, fitted to all rows. `status_` says what was kept, `validation_history_` holds the densities. With 0 the flow is trained on
-    all rows and kept as it ends.
+    does not predict them better than the sparse GP alone becomes that GP, fitted to all rows. `status_`
+    says what was kept, `validation_history_` holds the densities. With 0 the flow is trained on all rows and kept as it
+    ends.
     """
 
     def __init__(
