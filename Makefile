@@ -22,13 +22,14 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.jax_cache
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.5
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all bench lint format types
+.PHONY: help install demo test test-all bench reproduce-uci reproduce-beijing lint format types
 
 help:
 	@echo "make demo      the models side by side on simulated data (figures in demo_output/)"
 	@echo "make test      the tests, without the slow ones"
 	@echo "make test-all  all tests"
 	@echo "make bench     training steps beside those of other libraries (environments in .bench/; ARGS=--quick)"
+	@echo "make reproduce-uci, make reproduce-beijing   the paper's experiments (studies/README.md; ARGS=--help)"
 	@echo "make lint      ruff (lint and format) and the type checker, changing nothing"
 	@echo "make format    let ruff repair and format the code"
 	@echo "make types     the type checker alone"
@@ -53,8 +54,14 @@ test-all: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 bench: $(STAMP)
-	$(BIN)/python -m benchmarks.speed $(ARGS)
-	$(if $(ARGS),,$(BIN)/python -m benchmarks.race)
+	$(BIN)/python -m studies.benchmarks.speed $(ARGS)
+	$(if $(ARGS),,$(BIN)/python -m studies.benchmarks.race)
+
+reproduce-uci: $(STAMP)
+	$(BIN)/python -m studies.uci $(ARGS)
+
+reproduce-beijing: $(STAMP)
+	$(BIN)/python -m studies.beijing $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

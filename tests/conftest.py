@@ -6,7 +6,7 @@ from pathlib import Path
 import jax
 import pytest
 
-import wishflow.runtime as runtime
+import wishflow.numerics.devices as runtime
 
 runtime.enable_compilation_cache(os.environ.get("WISHFLOW_TEST_CACHE", Path(__file__).parent.parent / ".jax_cache"))
 # Small programs too: there are thousands of them, and a program takes milliseconds to read.

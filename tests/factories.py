@@ -10,16 +10,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wishflow import fields, kernels, presets, runtime, specs
-from wishflow.fields.dynamic import AbstractNoise, Layout, NoiseValues, PreparedNoise
+from wishflow import kernels, wishart
 from wishflow.inducing import AbstractPosterior, DiagonalPosterior, InducingBasis
-from wishflow.initialise import series_batch
-from wishflow.models import flow, model_builder, sparse_gp
-from wishflow.models.dynamics import Start
-from wishflow.models.latent import LatentStart
-from wishflow.objectives import Batch
-from wishflow.runtime import on_device
-from wishflow.series import Series, cut, latent_windows, rollouts, to_ticks
+from wishflow.kernels import RBF
+from wishflow.likelihoods import Bernoulli, Categorical, Gaussian, Poisson, StudentT
+from wishflow.numerics import devices as runtime
+from wishflow.numerics.devices import on_device
+from wishflow.regression import flow, presets, sparse_gp
+from wishflow.regression.batches import Batch
+from wishflow.regression.specs import FlowSpec, SparseGPSpec
+from wishflow.series.autoregressive import Start
+from wishflow.series.batches import series_batch
+from wishflow.series.latent import LatentStart
+from wishflow.series.layout import Layout
+from wishflow.series.models import model_builder
+from wishflow.series.specs import DynamicsSpec, memory_of
+from wishflow.series.windows import Series, cut, latent_windows, rollouts, to_ticks
+from wishflow.wishart import AbstractNoise, NoiseValues, PreparedNoise
+from wishflow.wishart.specs import Diagonal, DiffusionSpec, GPDiffusion, NoDiffusion, Wishart
 
 # Tests run a program a few times: without the optimisation of machine code it compiles three times faster.
 QUICK_OPTIONS = {**runtime.QUICK_OPTIONS, "xla_backend_optimization_level": 0}
@@ -28,23 +36,23 @@ quick_jit = functools.partial(jax.jit, compiler_options=QUICK_OPTIONS)
 DIM = 3
 N_ROWS = 12
 DIFFUSIONS = {
-    "none": specs.NoDiffusion(),
-    "diagonal": specs.Diagonal(white=0.3),
-    "gp": specs.GPDiffusion(),
-    "wishart-shared": specs.Wishart(rank=2, dof=4),
-    "wishart-independent": specs.Wishart(rank=None, dof=2, columns="independent"),
-    "wishart-shared-white": specs.Wishart(rank=2, dof=3, white=0.2, unit_rows=False),
-    "wishart-shared-full": specs.Wishart(rank=2, dof=4, posterior="full"),
-    "wishart-shared-rotated": specs.Wishart(rank=2, dof=4, posterior="rotated"),
-    "wishart-independent-white": specs.Wishart(rank=2, dof=3, columns="independent", white=0.2),
+    "none": NoDiffusion(),
+    "diagonal": Diagonal(white=0.3),
+    "gp": GPDiffusion(),
+    "wishart-shared": Wishart(rank=2, dof=4),
+    "wishart-independent": Wishart(rank=None, dof=2, columns="independent"),
+    "wishart-shared-white": Wishart(rank=2, dof=3, white=0.2, unit_rows=False),
+    "wishart-shared-full": Wishart(rank=2, dof=4, posterior="full"),
+    "wishart-shared-rotated": Wishart(rank=2, dof=4, posterior="rotated"),
+    "wishart-independent-white": Wishart(rank=2, dof=3, columns="independent", white=0.2),
 }
 WISHARTS = [name for name in DIFFUSIONS if name.startswith("wishart")]
 LIKELIHOODS = {
-    "gaussian": specs.Gaussian(variance=0.2),
-    "student_t": specs.StudentT(scale=0.5, dof=5.0),
-    "bernoulli": specs.Bernoulli(),
-    "poisson": specs.Poisson(),
-    "categorical": specs.Categorical(n_classes=3),
+    "gaussian": Gaussian(variance=0.2),
+    "student_t": StudentT(scale=0.5, dof=5.0),
+    "bernoulli": Bernoulli(),
+    "poisson": Poisson(),
+    "categorical": Categorical(n_classes=3),
 }
 
 
@@ -71,20 +79,20 @@ def is_jitter(path) -> bool:
 
 
 def make_basis(n_inducing: int = 6, dim: int = DIM, seed: int = 1, jitter: float = 1e-6, **active) -> InducingBasis:
-    kernel = kernels.build(specs.RBF(variance=0.8, lengthscale=1.5, **active), dim)
+    kernel = kernels.build(RBF(variance=0.8, lengthscale=1.5, **active), dim)
     return InducingBasis.of(kernel, points(seed, n_inducing, dim, 1.5), jitter)
 
 
 @functools.cache
-def make_field(name: str, is_time_dependent: bool = False, seed: int = 0) -> fields.AbstractField:
+def make_field(name: str, is_time_dependent: bool = False, seed: int = 0) -> wishart.AbstractField:
     return spread(build_field(DIFFUSIONS[name], is_time_dependent, seed), seed)
 
 
 @functools.cache
-def build_field(spec: specs.DiffusionSpec, is_time_dependent: bool = False, seed: int = 0) -> fields.AbstractField:
+def build_field(spec: DiffusionSpec, is_time_dependent: bool = False, seed: int = 0) -> wishart.AbstractField:
     """The field as the package starts it."""
     basis = make_basis(dim=DIM + is_time_dependent)
-    return fields.build(spec, basis, DIM, jax.random.key(seed), is_time_dependent)
+    return wishart.build(spec, basis, DIM, jax.random.key(seed), is_time_dependent)
 
 
 def targets(likelihood: str, seed: int = 3, n: int = N_ROWS) -> jax.Array:
@@ -105,7 +113,7 @@ def make_batch(likelihood: str = "gaussian", n: int = N_ROWS, seed: int = 3) -> 
 @functools.cache
 def make_sparse_gp(likelihood: str = "gaussian", n_inducing: int = 5, seed: int = 0) -> sparse_gp.SparseGPModel:
     """A two-output (for classes three-output) model away from its starting values."""
-    spec = specs.SparseGPSpec(likelihood=LIKELIHOODS[likelihood])
+    spec = SparseGPSpec(likelihood=LIKELIHOODS[likelihood])
     n_outputs = 1 if likelihood == "categorical" else 2
     return spread(
         sparse_gp.build(spec, presets.fast_preset(N_ROWS, DIM), points(seed + 5, n_inducing), n_outputs), seed
@@ -121,7 +129,7 @@ def make_flow(
     n_steps: int = 3,
     seed: int = 0,
 ) -> flow.FlowModel:
-    spec = specs.FlowSpec(
+    spec = FlowSpec(
         likelihood=LIKELIHOODS[likelihood],
         diffusion=DIFFUSIONS[diffusion],
         n_steps=n_steps,
@@ -150,7 +158,7 @@ class ConstantNoise(AbstractNoise):
 class PreparedConstantNoise(PreparedNoise):
     factor: jax.Array
 
-    def at(self, a, unexplained):
+    def at(self, inputs, a, unexplained):
         rank = self.factor.shape[1]
         J = jnp.broadcast_to(jnp.eye(rank, dtype=a.dtype), (len(a), rank, rank))
         return NoiseValues(J, jnp.zeros_like(J), self.factor, rank)
@@ -165,10 +173,10 @@ def with_constant_noise(model, factor):
 def series_problem(n_rows: int = 14, width: int = 3, **options):
     """A spread model of a series with holes, gaps and a covariate, and all items it is scored on."""
     rng = np.random.default_rng(0)
-    defaults = {"diffusion": specs.Wishart(rank=2, columns="independent", unit_rows=False)}
-    spec = specs.DynamicsSpec(**{**defaults, **options})
+    defaults = {"diffusion": Wishart(rank=2, columns="independent", unit_rows=False)}
+    spec = DynamicsSpec(**{**defaults, **options})
     dim = width if spec.latent is None else spec.latent.dim
-    gaps = np.ones(n_rows) if specs.memory_of(spec.lags) > 1 else rng.choice([0.5, 1.0, 2.5], size=n_rows)
+    gaps = np.ones(n_rows) if memory_of(spec.lags) > 1 else rng.choice([0.5, 1.0, 2.5], size=n_rows)
     y = 0.3 * np.cumsum(rng.normal(size=(n_rows, width)), 0)
     y[4, 1], y[9] = np.nan, np.nan
     ticks = to_ticks(Series(np.cumsum(gaps), y, rng.normal(size=(n_rows, 1))), 1.0, spec.lags, 24.0)

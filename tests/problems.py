@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
-from wishflow.fields import GivenField
+from wishflow.wishart.given import GivenField
 
 
 @dataclasses.dataclass(frozen=True)

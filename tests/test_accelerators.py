@@ -9,12 +9,20 @@ import numpy as np
 import pytest
 from factories import WISHARTS, make_batch, make_flow, make_sparse_gp, points, quick_jit, series_problem, spread
 
-from wishflow import kernels, linalg, objectives, runtime, solver, specs
-from wishflow.fields import wishart
+from wishflow import kernels
 from wishflow.inducing import InducingBasis, SparseGP, joined_moments
-from wishflow.kernels import stationary
-from wishflow.objectives import natural_step, negative_bound, negative_filter_bound, negative_transition_bound
-from wishflow.training.steps import RowSteps, SeriesSteps
+from wishflow.inducing.natural import natural_step
+from wishflow.kernels import RBF, Matern32, Matern52, stationary
+from wishflow.numerics import devices as runtime
+from wishflow.numerics import linalg
+from wishflow.regression import objectives
+from wishflow.regression.objectives import negative_bound
+from wishflow.regression.steps import RowSteps
+from wishflow.series.latent_objectives import negative_filter_bound
+from wishflow.series.objectives import negative_transition_bound
+from wishflow.series.specs import Latent
+from wishflow.series.steps import SeriesSteps
+from wishflow.wishart import solver, wishart
 
 MODULES = (objectives, solver, wishart, stationary)
 LONG = solver.UNROLLED_STEPS + 1
@@ -53,7 +61,7 @@ def test_the_bound_of_a_flow_is_the_same(name, options, key, pretend):
     assert_same(quick_jit(lambda model: jax.value_and_grad(bound)(model))(model), plain)
 
 
-@pytest.mark.parametrize("spec", [specs.RBF(variance=0.8), specs.Matern32(), specs.RBF(active_dims=(0, 2))])
+@pytest.mark.parametrize("spec", [RBF(variance=0.8), Matern32(), RBF(active_dims=(0, 2))])
 def test_a_kernel_of_fixed_points_is_the_same(spec, pretend):
     kernel, X, Z = kernels.build(spec, 3), points(1, 5), points(2, 4)
 
@@ -117,7 +125,7 @@ def test_moments_from_one_product(is_orthogonal):
 def test_factorisations_in_one_call_are_the_same(diffusion, is_alike, key, pretend):
     """A flow whose bases have the same size and whose output is a single one, and a step of its natural gradient."""
     model, batch = make_flow(diffusion), make_batch()
-    kernel = model.field.basis.kernel if is_alike else kernels.build(specs.Matern52(), 3)
+    kernel = model.field.basis.kernel if is_alike else kernels.build(Matern52(), 3)
     gp = spread(SparseGP.prior(InducingBasis.of(kernel, points(4, 6), 1e-6), 1), 2)
     likelihood = eqx.tree_at(lambda p: p.noise.raw, model.likelihood, model.likelihood.noise.raw[:1])
     model = eqx.tree_at(lambda m: (m.output, m.likelihood), model, (gp, likelihood))
@@ -139,7 +147,7 @@ def test_factorisations_in_one_call_are_the_same(diffusion, is_alike, key, prete
     [
         pytest.param({}, lambda value: value, id="seen"),
         pytest.param({}, jax.value_and_grad, id="seen, gradient", marks=pytest.mark.slow),
-        pytest.param({"latent": specs.Latent(2, "gp")}, jax.value_and_grad, id="latent", marks=pytest.mark.slow),
+        pytest.param({"latent": Latent(2, "gp")}, jax.value_and_grad, id="latent", marks=pytest.mark.slow),
     ],
 )
 def test_a_series_with_holes_costs_the_same(options, of, key, pretend):
@@ -168,7 +176,7 @@ def test_a_stack_is_factorised_in_one_call(monkeypatch):
 
 def test_distances_by_columns_keep_the_digits_of_float32(pretend):
     """Rows of a spread of one around inducing points, as scaled data are: the error is that of the plain form."""
-    kernel, Z, X = kernels.build(specs.RBF(), 8, lengthscale=2.0), points(1, 50, 8), points(2, 200, 8)
+    kernel, Z, X = kernels.build(RBF(), 8, lengthscale=2.0), points(1, 50, 8), points(2, 200, 8)
     exact = np.asarray(kernel.matrix(X, Z)) / np.asarray(kernel.variance.value)
     X = X.astype(jnp.float32)
     plain = kernel.fixed(Z, jnp.float32)

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks import beijing_after
-from wishflow.experiments.beijing.models import MODELS
-from wishflow.experiments.beijing.protocol import Parts
+from studies.beijing.models import MODELS
+from studies.beijing.protocol import Parts
+from studies.benchmarks import beijing_after
 
 N_MEMBERS = MODELS["ensemble"].n_members
 STAMPS = pd.date_range("2016-12-28", periods=240, freq="h", tz="Asia/Shanghai")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import jax
 import pytest
 from typer.testing import CliRunner
 
-from wishflow.cli import app, environment
-from wishflow.runtime import enable_compilation_cache
+from wishflow.cli.commands import app, environment
+from wishflow.numerics.devices import enable_compilation_cache
 
 
 @pytest.fixture
@@ -24,7 +23,7 @@ def calls(monkeypatch):
         made.append((output, quick))
         return 3
 
-    monkeypatch.setitem(sys.modules, "wishflow.experiments", SimpleNamespace(demo=SimpleNamespace(main=main)))
+    monkeypatch.setattr("wishflow.cli.demo.main", main)
     return made
 
 
@@ -52,6 +51,11 @@ def test_info_names_versions_and_backend():
     assert lines["jax"] == jax.__version__
     assert lines["backend"] == jax.default_backend()
     assert lines == environment()
+
+
+def test_reproduce_says_where_the_studies_are():
+    result = CliRunner().invoke(app, ["reproduce", "uci", "--splits", "3"])
+    assert result.exit_code == 0 and "make reproduce-uci" in result.output
 
 
 def test_the_module_is_the_command():

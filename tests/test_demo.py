@@ -14,8 +14,8 @@ from rich.console import Console
 import wishflow as wf
 from wishflow import metrics
 from wishflow.callbacks import ChunkEvent
-from wishflow.experiments import demo, demo_figures, side_by_side
-from wishflow.experiments.side_by_side import LEVELS
+from wishflow.cli import demo, demo_figures, side_by_side
+from wishflow.cli.side_by_side import LEVELS
 
 NAMES = ["SGP", "No noise", "diffGP", "diffWGP"]
 

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from wishflow import kernels, likelihoods, runtime, specs
+from wishflow import kernels, likelihoods, specs
+from wishflow.numerics import devices as runtime
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)

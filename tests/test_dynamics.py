@@ -12,22 +12,25 @@ from factories import points, quick_jit, spread, with_constant_noise
 from montecarlo import assert_moments
 
 import wishflow as wf
-from benchmarks import coverage
-from wishflow import specs
-from wishflow.fields.dynamic import LINEAR_STEP, Layout, LinearDrift, lag_penalty
-from wishflow.initialise import in_steps, ridge_start
-from wishflow.models import dynamics
-from wishflow.models.dynamics import Start, simulate
-from wishflow.parameters import Scaled
-from wishflow.series import Series, Transitions, cut, n_substeps, to_ticks
+from studies.benchmarks import coverage
+from wishflow.kernels import RBF, Linear, Matern12, Periodic
+from wishflow.numerics.parameters import Scaled
+from wishflow.series import autoregressive as dynamics
+from wishflow.series.autoregressive import Start, simulate
+from wishflow.series.layout import Layout
+from wishflow.series.linear import LINEAR_STEP, LinearDrift, lag_penalty
+from wishflow.series.specs import DynamicsSpec
+from wishflow.series.starts import in_steps, ridge_start
+from wishflow.series.windows import Series, Transitions, cut, n_substeps, to_ticks
+from wishflow.wishart.specs import GPDiffusion, NoDiffusion, Wishart
 
 DIFFUSIONS = {
-    "wishart": specs.Wishart(rank=2, unit_rows=False),
-    "wishart-shared": specs.Wishart(rank=2, dof=4, columns="shared", unit_rows=False),
-    "wishart-narrow": specs.Wishart(rank=3, dof=2, columns="independent", unit_rows=False),
-    "wishart-independent": specs.Wishart(rank=2, dof=3, columns="independent", unit_rows=False),
-    "gp": specs.GPDiffusion(),
-    "none": specs.NoDiffusion(),
+    "wishart": Wishart(rank=2, unit_rows=False),
+    "wishart-shared": Wishart(rank=2, dof=4, columns="shared", unit_rows=False),
+    "wishart-narrow": Wishart(rank=3, dof=2, columns="independent", unit_rows=False),
+    "wishart-independent": Wishart(rank=2, dof=3, columns="independent", unit_rows=False),
+    "gp": GPDiffusion(),
+    "none": NoDiffusion(),
 }
 
 
@@ -37,7 +40,7 @@ def make_model(diffusion="wishart", drift="linear+gp", lags=1, n_covariates=0, d
     root = rng.normal(size=(dim, dim))
     weights = 0.1 * rng.normal(size=(dim, layout.n_lagged + n_covariates))
     start = Start(*(jnp.asarray(x) for x in (weights, 0.1 * rng.normal(size=dim), root @ root.T)))
-    spec = specs.DynamicsSpec(drift=drift, diffusion=DIFFUSIONS[diffusion], lags=lags, **options)
+    spec = DynamicsSpec(drift=drift, diffusion=DIFFUSIONS[diffusion], lags=lags, **options)
     Z = rng.normal(size=(6, dim + n_covariates))
     return dynamics.build(spec, layout, start, Z, jax.random.key(0)), start
 
@@ -61,7 +64,7 @@ def test_training_starts_at_the_covariance_of_the_residuals(diffusion, monkeypat
         np.testing.assert_allclose(covariance[:, beside], np.tile(largest[beside], (len(covariance), 1)), atol=2e-3)
 
 
-@pytest.mark.parametrize("kernel", [specs.RBF(), specs.Matern12(), specs.Periodic(), specs.Linear()], ids=repr)
+@pytest.mark.parametrize("kernel", [RBF(), Matern12(), Periodic(), Linear()], ids=repr)
 def test_training_starts_near_the_prior_whatever_the_kernel(kernel):
     """A constant costs a few nats; a linear kernel has none in its span, and must not be forced to one."""
     model, _ = make_model("wishart-independent", kernel=kernel)
@@ -219,7 +222,7 @@ def ou_model(A, m, L, white):
     """The model whose Euler recursion this is, with Q = L Lᵀ + Λ."""
     layout = Layout(2, 1, 0)
     start = Start(*(jnp.asarray(x) for x in (-A, A @ m, np.diag(white))))
-    spec = specs.DynamicsSpec(drift="linear", diffusion=specs.NoDiffusion())
+    spec = DynamicsSpec(drift="linear", diffusion=NoDiffusion())
     return with_constant_noise(dynamics.build(spec, layout, start, np.zeros((1, 2)), jax.random.key(0)), L)
 
 

@@ -10,11 +10,13 @@ import pytest
 from factories import DIFFUSIONS, DIM, WISHARTS, build_field, make_basis, make_field, points, quick_jit
 from montecarlo import assert_mean, assert_same_moments
 
-from wishflow import fields, kernels, specs
+from wishflow import kernels, wishart
 from wishflow.errors import OptionError
-from wishflow.fields import WishartField
-from wishflow.fields.build import normals
 from wishflow.inducing import SparseGP, WhitenedPosterior
+from wishflow.kernels import Periodic
+from wishflow.wishart import Field, WishartNoise
+from wishflow.wishart.specs import DiffusionSpec, Wishart
+from wishflow.wishart.wishart import _normals, _words
 
 EVERY = pytest.mark.parametrize("name", DIFFUSIONS)
 EVERY_WISHART = pytest.mark.parametrize("name", WISHARTS)
@@ -171,7 +173,7 @@ def test_the_drift_penalty_is_half_its_squared_norm():
     for name in ("diagonal", "wishart-shared"):
         field = make_field(name)
         np.testing.assert_allclose(
-            penalties(field)[0]["kl_drift"], 0.5 * np.sum(np.asarray(field.drift_mean) ** 2), rtol=1e-13
+            penalties(field)[0]["kl_drift"], 0.5 * np.sum(np.asarray(field.gp.mean) ** 2), rtol=1e-13
         )
 
 
@@ -184,7 +186,7 @@ def test_gp_field_is_mean_and_variance_of_one_sparse_gp():
     """Two routes: the field, and the marginals of a sparse GP with the same basis and posterior."""
     field, X = make_field("gp"), points(9, 4)
     drift, covariance, _ = closed_form(field, X)
-    mean, variance = marginals(field.basis, field.posterior, X)
+    mean, variance = marginals(field.basis, field.noise.posterior, X)
     np.testing.assert_allclose(drift, mean, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(covariance, diagonal(variance), rtol=1e-12, atol=1e-14)
 
@@ -193,38 +195,35 @@ def test_gp_field_is_mean_and_variance_of_one_sparse_gp():
 def test_wishart_field_is_made_of_the_marginals_of_its_sparse_gps(name):
     """Σ̄ = L (M Mᵀ + diag_r Σ_v s²_rv) Lᵀ + Λ with M and s² from sparse GPs in the order (r, v); drift likewise."""
     field, X = make_field(name), points(9, 4)
-    mean, variance = (np.asarray(part) for part in marginals(field.basis, field.posterior, X))
-    if field.has_shared_columns:
-        mean, variance = (np.repeat(part, field.dof, 1) for part in (mean, variance))
-    shape = (4, -1, field.dof)
+    mean, variance = (np.asarray(part) for part in marginals(field.basis, field.noise.posterior, X))
+    if field.noise.has_shared_columns:
+        mean, variance = (np.repeat(part, field.noise.dof, 1) for part in (mean, variance))
+    shape = (4, -1, field.noise.dof)
     M, s2 = mean.reshape(shape), variance.reshape(shape).sum(-1)
-    L = np.asarray(field.scale.value)
+    L = np.asarray(field.noise.scale.value)
     expected = L @ (outer(M) + s2[:, :, None] * np.eye(L.shape[1])) @ L.T
     drift, covariance, white = closed_form(field, X)
     np.testing.assert_allclose(covariance, expected + diagonal(white), rtol=1e-11, atol=1e-13)
-    drift_posterior = eqx.tree_at(lambda q: q.mean, WhitenedPosterior.prior(DIM, 6), field.drift_mean)
+    drift_posterior = eqx.tree_at(lambda q: q.mean, WhitenedPosterior.prior(DIM, 6), field.gp.mean)
     np.testing.assert_allclose(drift, marginals(field.basis, drift_posterior, X)[0], rtol=1e-11, atol=1e-13)
 
 
 @pytest.mark.parametrize("shape", [(1,), (5, 32), (30, 50)])
 def test_normals_of_any_shape_are_those_of_jax(shape):
     key = jax.random.key(3)
-    first, second = jax.random.split(key)
-    found = normals(key, shape, (2, 3))
-    np.testing.assert_allclose(found[0], jax.random.normal(first, shape), rtol=1e-12)
-    np.testing.assert_allclose(found[1], jax.random.normal(second, (2, 3)), rtol=1e-12)
+    np.testing.assert_allclose(_normals(_words(key), shape), jax.random.normal(key, shape), rtol=1e-12)
 
 
 def test_a_spec_without_a_field_is_refused():
     with pytest.raises(TypeError, match="no field is known"):
-        fields.build(specs.DiffusionSpec(), make_basis(), DIM, jax.random.key(0))
+        wishart.build(DiffusionSpec(), make_basis(), DIM, jax.random.key(0))
 
 
 # --- the Wishart diffusion -----------------------------------------------------------------------
 
 
-def at_the_prior(field: WishartField) -> WishartField:
-    return eqx.tree_at(lambda f: f.posterior, field, WhitenedPosterior.prior(*field.posterior.mean.shape))
+def at_the_prior(field: Field) -> Field:
+    return eqx.tree_at(lambda f: f.noise.posterior, field, WhitenedPosterior.prior(*field.noise.posterior.mean.shape))
 
 
 @EVERY_WISHART
@@ -232,8 +231,8 @@ def test_prior_mean_of_the_covariance_rate(name, key):
     """E[Σ(x)] = ν k(x, x) L Lᵀ (+ Λ), in closed form and over 1e5 draws within 4 standard errors."""
     field = at_the_prior(make_field(name))
     X = np.vstack([points(10, 3), np.asarray(field.basis.Z)[:1]])
-    L, k = np.asarray(field.scale.value), np.asarray(field.basis.kernel.diagonal(X))
-    expected = field.dof * k[:, None, None] * (L @ L.T)
+    L, k = np.asarray(field.noise.scale.value), np.asarray(field.basis.kernel.diagonal(X))
+    expected = field.noise.dof * k[:, None, None] * (L @ L.T)
     _, covariance, white = closed_form(field, X)
     np.testing.assert_allclose(covariance, expected + diagonal(white), rtol=1e-8)
     for row in (0, 3):
@@ -243,18 +242,18 @@ def test_prior_mean_of_the_covariance_rate(name, key):
 @pytest.mark.parametrize("columns", ["shared", "independent"])
 @pytest.mark.parametrize("rank", [DIM, 10])
 def test_rank_of_the_state_is_full_rank_and_higher_ranks_act_as_it(columns, rank):
-    low, full = (build_field(specs.Wishart(rank=r, columns=columns)) for r in (rank, None))
+    low, full = (build_field(Wishart(rank=r, columns=columns)) for r in (rank, None))
     assert jax.tree.structure(low) == jax.tree.structure(full)
     for one, other in zip(jax.tree.leaves(low), jax.tree.leaves(full), strict=True):
         np.testing.assert_array_equal(one, other)
-    assert low.dof == DIM
-    np.testing.assert_array_equal(full.scale.value, np.eye(DIM))
+    assert low.noise.dof == DIM
+    np.testing.assert_array_equal(full.noise.scale.value, np.eye(DIM))
 
 
 def test_rank_limits_the_rank_of_every_draw(key):
     for rank in (1, 2):
-        field = build_field(specs.Wishart(rank=rank, dof=4))
-        np.testing.assert_allclose(np.sum(np.asarray(field.scale.value) ** 2, 1), 1.0, rtol=1e-12)
+        field = build_field(Wishart(rank=rank, dof=4))
+        np.testing.assert_allclose(np.sum(np.asarray(field.noise.scale.value) ** 2, 1), 1.0, rtol=1e-12)
         sigma = quick_jit(lambda f: f.prepare().at(points(1, 2), 0.0).factor(key))(field)
         assert sigma.shape == (2, DIM, 4)
         assert np.all(np.linalg.matrix_rank(outer(sigma)) == rank)
@@ -267,26 +266,28 @@ def test_white_noise_adds_exactly_to_the_mean_covariance(name):
     drift, covariance, none = closed_form(eqx.tree_at(lambda f: f.white, field, None), X)
     drift_added, covariance_added, some = closed_form(field, X)
     np.testing.assert_array_equal(none, 0.0)
-    np.testing.assert_array_equal(some, np.broadcast_to(white.value, (4, DIM)))
+    np.testing.assert_array_equal(some, np.broadcast_to(white.base.value, (4, DIM)))
     np.testing.assert_array_equal(drift, drift_added)
     np.testing.assert_allclose(covariance_added - covariance, diagonal(some), rtol=1e-13, atol=1e-15)
 
 
-def as_independent(shared: WishartField) -> WishartField:
+def as_independent(shared: Field) -> Field:
     """The field with independent columns whose ν posteriors of each row are all equal, in the order (r, v)."""
-    n_rows = len(shared.posterior.mean)
+    n_rows = len(shared.noise.posterior.mean)
     repeated = jax.tree.map(
-        lambda leaf: jnp.asarray(np.repeat(leaf, shared.dof, 0)) if len(leaf) == n_rows else leaf, shared.posterior
+        lambda leaf: jnp.asarray(np.repeat(leaf, shared.noise.dof, 0)) if len(leaf) == n_rows else leaf,
+        shared.noise.posterior,
     )
-    return WishartField(shared.basis, shared.drift_mean, repeated, shared.scale, shared.white, shared.dof, False, False)
+    noise = WishartNoise(repeated, shared.noise.scale, shared.noise.dof, False)
+    return eqx.tree_at(lambda f: f.noise, shared, noise)
 
 
 @pytest.mark.parametrize("name", ["wishart-shared", "wishart-shared-full"])
 def test_shared_columns_cost_nu_times_one_column(name):
     shared = make_field(name)
-    one = float(np.sum(quick_jit(lambda q: q.kl())(shared.posterior)))
-    np.testing.assert_allclose(penalties(shared)[0]["kl_diffusion"], shared.dof * one, rtol=1e-13)
-    np.testing.assert_allclose(penalties(as_independent(shared))[0]["kl_diffusion"], shared.dof * one, rtol=1e-13)
+    one = float(np.sum(quick_jit(lambda q: q.kl())(shared.noise.posterior)))
+    np.testing.assert_allclose(penalties(shared)[0]["kl_diffusion"], shared.noise.dof * one, rtol=1e-13)
+    np.testing.assert_allclose(penalties(as_independent(shared))[0]["kl_diffusion"], shared.noise.dof * one, rtol=1e-13)
 
 
 def test_shared_columns_are_independent_draws_of_one_posterior():
@@ -337,7 +338,7 @@ def test_fields_without_random_coefficients_are_their_own_draw(key):
 def test_pathwise_draws_are_refused_where_there_are_none(key):
     with pytest.raises(OptionError, match="pathwise"):
         make_field("gp").draw(key)
-    periodic = kernels.build(specs.Periodic(), DIM)
+    periodic = kernels.build(Periodic(), DIM)
     field = eqx.tree_at(lambda f: f.basis.kernel, make_field("wishart-shared"), periodic)
     with pytest.raises(OptionError, match="random features"):
         jax.eval_shape(lambda: field.draw(key).at(points(0, 2), 0.0).drift)
@@ -349,8 +350,8 @@ def test_a_drawn_posterior_without_spread_is_the_posterior_mean(key):
 
     @quick_jit
     def two_ways(field):
-        posterior = eqx.tree_at(lambda q: q.log_variances, field.posterior, replace_fn=lambda v: v - 40.0)
-        certain = eqx.tree_at(lambda f: (f.posterior, f.basis.jitter), field, (posterior, jnp.asarray(1e-12)))
+        posterior = eqx.tree_at(lambda q: q.log_variances, field.noise.posterior, replace_fn=lambda v: v - 40.0)
+        certain = eqx.tree_at(lambda f: (f.noise.posterior, f.basis.jitter), field, (posterior, jnp.asarray(1e-12)))
         return [at(prepared, field.basis.Z) for prepared in (certain.draw(key), certain.prepare())]
 
     for drawn, expected in zip(*two_ways(field), strict=True):

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from wishflow import report
+from studies import report
 
 
 def test_an_svg_has_short_coordinates_and_whole_labels():

@@ -12,15 +12,18 @@ from factories import quick_jit, with_constant_noise
 from scipy.optimize import minimize
 from scipy.stats import multivariate_t
 
-from wishflow import filtering, series, specs
-from wishflow.estimators.forecasting.running.autoregressive import AutoRegressiveRunner
-from wishflow.fields.dynamic import Layout
-from wishflow.initialise import series_batch
-from wishflow.models import dynamics
-from wishflow.models.dynamics import Start
-from wishflow.objectives import negative_transition_bound
-from wishflow.parameters import Positive
-from wishflow.series import Series, bridged, cut, histories, rollouts, to_ticks
+from wishflow.numerics.parameters import Positive
+from wishflow.series import autoregressive as dynamics
+from wishflow.series import gaussian_filter as filtering
+from wishflow.series import windows as series
+from wishflow.series.autoregressive import Start
+from wishflow.series.batches import series_batch
+from wishflow.series.layout import Layout
+from wishflow.series.objectives import negative_transition_bound
+from wishflow.series.running.autoregressive import AutoRegressiveRunner
+from wishflow.series.specs import JOINT_ROWS, DynamicsSpec, chosen_lags, memory_of
+from wishflow.series.windows import Series, bridged, cut, histories, rollouts, to_ticks
+from wishflow.wishart.specs import NoDiffusion
 
 DIM = 3
 # Correlated noise of low rank: with Λ = diag(.3, .1, .7), correlations of .69, −.37 and −.14.
@@ -35,7 +38,7 @@ def linear_model(lags=1, seed=0, n_covariates=0, white=None, factor=None, revers
     weights[:, :DIM] -= reversion * np.eye(DIM)
     covariance = np.diag([0.3, 0.1, 0.7] if white is None else white)
     start = Start(*(jnp.asarray(x) for x in (weights, 0.1 * rng.normal(size=DIM), covariance)))
-    spec = specs.DynamicsSpec(drift="linear", diffusion=specs.NoDiffusion(), lags=lags, **options)
+    spec = DynamicsSpec(drift="linear", diffusion=NoDiffusion(), lags=lags, **options)
     Z = rng.normal(size=(4, DIM + n_covariates))
     model = dynamics.build(spec, layout, start, Z, jax.random.key(0))
     if factor is None:
@@ -47,7 +50,7 @@ def linear_model(lags=1, seed=0, n_covariates=0, white=None, factor=None, revers
 def kalman(start, lags, ticks, u, h):
     """Log likelihood of rows (T, D) with NaN by the textbook filter on the companion form; the first history known."""
     W, b, Q = (np.asarray(part) for part in (start.weights, start.constant, start.covariance))
-    chosen, memory = specs.chosen_lags(lags), specs.memory_of(lags)
+    chosen, memory = chosen_lags(lags), memory_of(lags)
     size, n_lagged = DIM * memory, DIM * len(chosen)
     at = np.concatenate([np.arange(DIM) + DIM * (lag - 1) for lag in chosen])
     history = np.concatenate([ticks[memory - 1 - lag] for lag in range(memory)])
@@ -99,7 +102,7 @@ def filtered(model, y, u, h):
     ids=["diagonal-1", "diagonal-3", "correlated-1", "correlated-1-u", "correlated-3", "correlated-chosen"],
 )
 def test_the_recursion_is_the_kalman_filter_where_that_is_exact(factor, lags, n_covariates):
-    rng = np.random.default_rng(specs.memory_of(lags))
+    rng = np.random.default_rng(memory_of(lags))
     model, start = linear_model(lags, n_covariates=n_covariates, factor=factor)
     y, u, h = holes(rng, 25, 0.3), rng.normal(size=(25, n_covariates)), rng.uniform(0.2, 1.0, size=25)
     y[9] = np.nan  # a whole row
@@ -154,12 +157,12 @@ def test_lags_beyond_the_joint_rows(monkeypatch, lags, n_joint, error):
     """Exact while what is older than the joint rows is complete, else near the Kalman filter; of eight lags in a row
     six are joint whatever their size."""
     monkeypatch.setattr(filtering, "JOINT_SIZE", n_joint * DIM)
-    n, memory = 400, specs.memory_of(lags)
+    n, memory = 400, memory_of(lags)
     model, start = linear_model(lags, size=0.15 if memory == 6 else 0.06)
     rng = np.random.default_rng(6)
     W, b, Q = (np.asarray(x) for x in (start.weights, start.constant, start.covariance))
     y = np.zeros((n, DIM))
-    back = np.array(specs.chosen_lags(lags))
+    back = np.array(chosen_lags(lags))
     for t in range(memory, n):
         y[t] = y[t - 1] + W @ y[t - back].ravel() + b + rng.normal(size=DIM) * np.sqrt(np.diagonal(Q))
     steps = (np.zeros((n, 0)), np.ones(n))
@@ -202,7 +205,7 @@ def test_every_row_is_scored_once(lags, share):
     transitions, windows = cut(ticks, lags)
     n_rows = sum((~np.isnan(part.y).all(1)).sum() for part in ticks)
     lost = n_rows - len(transitions) - windows.is_scored.sum()
-    assert specs.memory_of(lags) <= lost <= specs.memory_of(lags) + 5
+    assert memory_of(lags) <= lost <= memory_of(lags) + 5
     assert (len(windows) == 0) == (share == 0.0)
 
 
@@ -311,7 +314,7 @@ def test_a_memory_is_filled_from_what_came_before():
 
 def test_of_many_lags_the_first_are_at_the_prior_and_the_others_filled():
     """As many are at N(0, 1) as a window forgets before it is scored."""
-    assert specs.JOINT_ROWS == series.BURN_IN + 1
+    assert JOINT_ROWS == series.BURN_IN + 1
     y = 0.1 * np.arange(10.0)[:, None]
     y[[2, 4, 7]] = np.nan
     values, variance = histories(y, np.array([8]), 8)

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from benchmarks.gpu import __main__ as command
-from benchmarks.gpu import ceilings, many, program, steps, table, timing, trace
-from benchmarks.speed import ours
-from benchmarks.speed.works import find_work
-from wishflow.files import read_json
+from studies.benchmarks.gpu import __main__ as command
+from studies.benchmarks.gpu import ceilings, many, program, steps, table, timing, trace
+from studies.benchmarks.speed import ours
+from studies.benchmarks.speed.works import find_work
+from wishflow.files.json import read_json
 
 PROGRAM = """
 HloModule jit_steps, is_scheduled=true

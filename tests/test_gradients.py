@@ -9,15 +9,11 @@ import numpy as np
 import pytest
 from factories import is_jitter, make_batch, make_flow, make_sparse_gp, quick_jit, series_problem
 
-from wishflow import specs
-from wishflow.objectives import (
-    collapsed_bound,
-    negative_bound,
-    negative_encoder_bound,
-    negative_filter_bound,
-    negative_rollout_bound,
-    negative_transition_bound,
-)
+from wishflow.regression.collapsed import collapsed_bound
+from wishflow.regression.objectives import negative_bound
+from wishflow.series.latent_objectives import negative_encoder_bound, negative_filter_bound
+from wishflow.series.objectives import negative_rollout_bound, negative_transition_bound
+from wishflow.series.specs import Latent
 
 STEP = 1e-3
 
@@ -164,8 +160,8 @@ SERIES = {
     "transition, student_t": ({"innovations": "student_t"}, negative_transition_bound, 2),
     "rollout": ({"objective": "rollout"}, negative_rollout_bound, 2),
     # One particle: with more, the choices of the resampling jump, and their derivative is left out on purpose.
-    "filter": ({"latent": specs.Latent(2, "gp", True)}, negative_filter_bound, 1),
-    "encoder": ({"latent": specs.Latent(2, "gp", True), "objective": "rollout"}, negative_encoder_bound, 2),
+    "filter": ({"latent": Latent(2, "gp", True)}, negative_filter_bound, 1),
+    "encoder": ({"latent": Latent(2, "gp", True), "objective": "rollout"}, negative_encoder_bound, 2),
 }
 
 

@@ -8,8 +8,8 @@ import types
 import numpy as np
 import pytest
 
-from benchmarks import growth, growth_figure, tables
-from benchmarks.speed.arithmetic import operations
+from studies.benchmarks import growth, growth_figure, tables
+from studies.benchmarks.speed.arithmetic import operations
 
 
 @pytest.mark.parametrize("power", [-1.0, 0.0, 0.5, 1.0, 2.0, 3.0])

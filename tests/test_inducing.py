@@ -8,7 +8,7 @@ import pytest
 from factories import make_basis, points, quick_jit, spread
 from montecarlo import assert_moments
 
-from wishflow import inducing, kernels, specs
+from wishflow import inducing, kernels
 from wishflow.inducing import (
     DiagonalPosterior,
     InducingBasis,
@@ -19,9 +19,10 @@ from wishflow.inducing import (
     draw_jointly,
     draw_pathwise,
     kernel_matrix_on_host,
+    single_marginals,
 )
-from wishflow.inducing.sparse_gp import single_marginals
-from wishflow.parameters import LowerTriangular
+from wishflow.kernels import RBF, Linear, Matern12, Matern32, Periodic
+from wishflow.numerics.parameters import LowerTriangular
 
 N_OUTPUTS = 3
 
@@ -73,7 +74,7 @@ FORMS = pytest.mark.parametrize(
 
 @FORMS
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("kernel", [specs.RBF(variance=0.7), specs.Matern32(variance=2.0, lengthscale=0.5)])
+@pytest.mark.parametrize("kernel", [RBF(variance=0.7), Matern32(variance=2.0, lengthscale=0.5)])
 def test_whitened_kl_is_the_kl_between_the_inducing_values(seed, kernel, posterior):
     """KL(N(Lz m, Lz R Rᵀ Lzᵀ) ‖ N(0, Kzz)) with the dense formula."""
     gp = make_gp(seed, kernel=kernel, posterior=posterior)
@@ -110,7 +111,7 @@ def test_kl_is_zero_at_the_prior_and_positive_elsewhere(posterior):
 # --- marginals -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kernel", [None, specs.Matern12(), specs.RBF() + specs.Linear(), specs.Periodic(period=3.0)])
+@pytest.mark.parametrize("kernel", [None, Matern12(), RBF() + Linear(), Periodic(period=3.0)])
 @FORMS
 def test_marginals_agree_with_the_formulas_without_whitening(kernel, posterior):
     gp, X = make_gp(kernel=kernel, posterior=posterior), points(9, 7)
@@ -257,7 +258,7 @@ def test_pathwise_draws_have_the_mean_and_covariance_of_the_posterior(key, few_f
     assert np.abs(between.mean(0) / between.std(0)).max() * np.sqrt(N_DRAWS) < 4.5  # outputs are independent
 
 
-@pytest.mark.parametrize("kernel", [specs.Matern32(), specs.RBF() * specs.Linear() + specs.Matern12()])
+@pytest.mark.parametrize("kernel", [Matern32(), RBF() * Linear() + Matern12()])
 def test_pathwise_draws_of_other_kernels(key, few_features, kernel):
     gp = make_gp(kernel=kernel, n_outputs=1)
     X = jnp.asarray(X_DRAW)
@@ -270,7 +271,7 @@ def test_pathwise_draws_of_other_kernels(key, few_features, kernel):
 
 
 def test_joint_draws_have_the_mean_and_covariance_of_the_posterior(key):
-    gp = make_gp(kernel=specs.Periodic(period=5.0, lengthscale=2.0), n_outputs=2)
+    gp = make_gp(kernel=Periodic(period=5.0, lengthscale=2.0), n_outputs=2)
     X = jnp.asarray(X_DRAW)
     draws, (means, covariances, _) = many(lambda k: draw_jointly(k, gp, X), key), dense(gp, X)
     for p in range(2):

@@ -19,7 +19,8 @@ from sklearn.gaussian_process import kernels as sk
 from wishflow import kernels as wk
 from wishflow import specs
 from wishflow.errors import DataError, OptionError
-from wishflow.runtime import computing
+from wishflow.kernels.specs import StationaryKernelSpec
+from wishflow.numerics.devices import computing
 
 D = 4
 KERNELS = {
@@ -432,7 +433,7 @@ def test_bad_active_dims_are_refused(spec, dims):
         (wk.Sum(), "no parts"),
         (wk.Product(), "no parts"),
         ("rbf", "expected a kernel spec"),
-        (specs.StationaryKernelSpec(), "no kernel belongs"),
+        (StationaryKernelSpec(), "no kernel belongs"),
     ],
 )
 def test_bad_specs_are_refused(spec, message):

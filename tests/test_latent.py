@@ -11,17 +11,19 @@ from factories import quick_jit
 from montecarlo import assert_moments
 
 import wishflow as wf
-from benchmarks.latent import N_TRAIN, OPTIONS, kalman_log_density, simulated
-from wishflow import particles, specs
+from studies.benchmarks.latent import N_TRAIN, OPTIONS, kalman_log_density, simulated
 from wishflow.errors import OptionError
-from wishflow.fields.dynamic import Layout
-from wishflow.initialise import series_batch
-from wishflow.models import latent
-from wishflow.models.dynamics import Start
-from wishflow.models.latent import LatentStart
-from wishflow.objectives import negative_encoder_bound, negative_filter_bound
-from wishflow.particles import PreparedLatent
-from wishflow.series import ENCODED_ROWS, Series, latent_windows, to_ticks
+from wishflow.series import latent
+from wishflow.series import particle_filter as particles
+from wishflow.series.autoregressive import Start
+from wishflow.series.batches import series_batch
+from wishflow.series.latent import LatentStart
+from wishflow.series.latent_objectives import negative_encoder_bound, negative_filter_bound
+from wishflow.series.layout import Layout
+from wishflow.series.particle_filter import PreparedLatent
+from wishflow.series.specs import DynamicsSpec, Latent
+from wishflow.series.windows import ENCODED_ROWS, Series, latent_windows, to_ticks
+from wishflow.wishart.specs import NoDiffusion, Wishart
 
 DIM, WIDTH = 2, 4
 N_COVARIATES = 1
@@ -49,10 +51,10 @@ def make(seed=0, readout="linear", is_coupled=False, diffusion=None):
     start = Start(*(jnp.asarray(x) for x in (np.hstack([W, truth.B]), truth.b, truth.Q)))
     projection = np.linalg.pinv(truth.C)
     whole = LatentStart(start, *(jnp.asarray(x) for x in (projection, truth.C, truth.R)))
-    spec = specs.DynamicsSpec(
+    spec = DynamicsSpec(
         drift="linear",
-        diffusion=specs.NoDiffusion() if diffusion is None else diffusion,
-        latent=specs.Latent(DIM, readout, is_coupled),
+        diffusion=NoDiffusion() if diffusion is None else diffusion,
+        latent=Latent(DIM, readout, is_coupled),
     )
     Z = rng.normal(size=(5, DIM + N_COVARIATES))
     return latent.build(spec, Layout(DIM, 1, N_COVARIATES), whole, Z, jax.random.key(0)), truth
@@ -131,7 +133,7 @@ def test_where_a_series_begins_the_guided_weights_are_exact():
 )
 def test_the_filter_estimates_the_same_likelihood_as_blind_simulation(readout, is_coupled):
     """E p̂ = p whatever the proposal: against the mean density over simulations from the prior, three rows."""
-    model, truth = make(readout=readout, is_coupled=is_coupled, diffusion=specs.Wishart(rank=2, unit_rows=False))
+    model, truth = make(readout=readout, is_coupled=is_coupled, diffusion=Wishart(rank=2, unit_rows=False))
     model = dataclasses.replace(
         model, readout=dataclasses.replace(model.readout, white=type(model.readout.white).of(4.0 * truth.R))
     )
@@ -264,7 +266,7 @@ def frame():
     [
         {"latent_dim": 2},
         pytest.param({"latent_dim": 2, "objective": "rollout"}, marks=pytest.mark.slow),
-        pytest.param({"latent_dim": specs.Latent(2, "gp", True)}, marks=pytest.mark.slow),
+        pytest.param({"latent_dim": Latent(2, "gp", True)}, marks=pytest.mark.slow),
         pytest.param({"latent_dim": 6, "calendar": True}, marks=pytest.mark.slow),
     ],
     ids=str,

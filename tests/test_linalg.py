@@ -7,8 +7,8 @@ import pytest
 import scipy.stats
 from factories import quick_jit
 
-from wishflow import linalg
 from wishflow.errors import FactorisationError
+from wishflow.numerics import linalg
 
 
 def positive_definite(seed, size=6):

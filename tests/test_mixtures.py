@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from benchmarks import mixtures
+from studies.beijing.protocol import BANDS, HORIZON
+from studies.benchmarks import mixtures
 from wishflow import metrics
-from wishflow.experiments.beijing.protocol import BANDS, HORIZON
 
 N_WINDOWS, N_DRAWS, DIM = 2, 6, 3
 

@@ -9,9 +9,11 @@ import pytest
 from factories import DIM, make_flow, make_sparse_gp, points, quick_jit
 from montecarlo import assert_moments
 
-from wishflow import presets, specs
-from wishflow.models import flow, sparse_gp
-from wishflow.models.base import carry_shared, n_components, output_components, sample_latent, sample_outputs
+from wishflow.kernels import Periodic
+from wishflow.regression import flow, presets, sparse_gp
+from wishflow.regression.models import carry_shared, n_components, output_components, sample_latent, sample_outputs
+from wishflow.regression.specs import FlowSpec, SparseGPSpec
+from wishflow.wishart.specs import NoDiffusion
 
 components = functools.partial(quick_jit, static_argnames="n_samples")(output_components)
 
@@ -89,7 +91,7 @@ def test_joint_draws_of_y_have_the_moments_of_the_predictive_law(key, monkeypatc
 
 def test_latent_draws_fall_back_where_a_kernel_has_no_features(key):
     """A periodic kernel: the draw at X and its period apart is the same function value."""
-    spec = specs.SparseGPSpec(kernel=specs.Periodic(period=2.0, lengthscale=1.0))
+    spec = SparseGPSpec(kernel=Periodic(period=2.0, lengthscale=1.0))
     model = sparse_gp.build(spec, presets.fast_preset(10, DIM), points(1, 5), 2)
     X = np.asarray(points(7, 2))
     both = quick_jit(lambda m: sample_latent(m.output, jnp.asarray(np.vstack([X, X + 2.0])), key))(model)
@@ -100,7 +102,7 @@ def test_latent_draws_fall_back_where_a_kernel_has_no_features(key):
 def test_a_time_dependent_flow_has_inducing_times_spread_over_the_flow():
     model = make_flow("wishart-shared", time_dependent=True)
     assert model.field.basis.Z.shape == (6, DIM + 1)
-    spec = specs.FlowSpec(diffusion=specs.NoDiffusion(), flow_time=2.0, time_dependent=True)
+    spec = FlowSpec(diffusion=NoDiffusion(), flow_time=2.0, time_dependent=True)
     start = make_sparse_gp()
     built = flow.build(spec, presets.fast_preset(10, DIM), start, points(8, 4), jax.random.key(0))
     np.testing.assert_allclose(np.sort(np.asarray(built.field.basis.Z)[:, -1]), [0.25, 0.75, 1.25, 1.75])
@@ -110,7 +112,7 @@ def test_a_time_dependent_flow_has_inducing_times_spread_over_the_flow():
 def test_a_flow_starts_at_the_identity_with_the_output_of_the_sparse_gp(key):
     """Drift zero, so without noise nothing moves; output GP and likelihood are those of the start."""
     start, X = make_sparse_gp(), points(9, 4)
-    spec = specs.FlowSpec(diffusion=specs.NoDiffusion(), n_steps=4)
+    spec = FlowSpec(diffusion=NoDiffusion(), n_steps=4)
     built = flow.build(spec, presets.fast_preset(10, DIM), start, points(8, 4), key)
     np.testing.assert_array_equal(quick_jit(lambda m: m.carry(X, key))(built), X)
     assert built.output is start.output and built.likelihood is start.likelihood

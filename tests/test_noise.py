@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from wishflow.noise import host_keys, host_uniform, normal_quantile, odd_number, standard_normals
-from wishflow.runtime import random_key
+from wishflow.numerics.devices import random_key
+from wishflow.numerics.random import host_keys, host_uniform, normal_quantile, odd_number, standard_normals
 
 N = 1_000_000
 

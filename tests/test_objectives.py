@@ -15,20 +15,19 @@ import pytest
 from factories import DIFFUSIONS, make_batch, make_flow, make_sparse_gp, points, quick_jit, series_problem
 from scipy.special import logsumexp
 
-from wishflow import objectives, presets, specs
-from wishflow.models import sparse_gp
-from wishflow.models.base import output_components
-from wishflow.objectives import (
-    Batch,
-    bound_of,
-    collapsed_bound,
-    damped_step,
-    natural_step,
-    negative_bound,
-    negative_rollout_bound,
-    optimal_posterior,
-)
-from wishflow.runtime import on_device
+from wishflow.inducing.natural import damped_step, natural_step
+from wishflow.kernels import RBF
+from wishflow.likelihoods import LIKELIHOODS
+from wishflow.numerics.devices import on_device
+from wishflow.regression import presets, sparse_gp
+from wishflow.regression.batches import Batch
+from wishflow.regression.collapsed import collapsed_bound, optimal_posterior
+from wishflow.regression.models import output_components
+from wishflow.regression.objectives import negative_bound
+from wishflow.regression.specs import SparseGPSpec
+from wishflow.series import objectives as series_objectives
+from wishflow.series.objectives import covariates_there, negative_rollout_bound
+from wishflow.training.bounds import bound_of, over_paths
 
 FLOW_PARTS = {"none": set(), "diagonal": {"kl_drift"}, "gp": {"kl_drift"}}
 
@@ -60,7 +59,7 @@ def test_the_bound_is_made_of_its_named_parts(name, key):
 def test_a_flow_that_does_not_move_has_the_bound_of_its_sparse_gp(key):
     """No noise and no drift: the identity, at no cost."""
     flow, batch = make_flow("none"), make_batch()
-    still = eqx.tree_at(lambda m: m.field.drift_mean, flow, jnp.asarray(np.zeros(flow.field.drift_mean.shape)))
+    still = eqx.tree_at(lambda m: m.field.gp.mean, flow, jnp.asarray(np.zeros(flow.field.gp.mean.shape)))
     gp = eqx.tree_at(lambda m: (m.output, m.likelihood), make_sparse_gp(), (flow.output, flow.likelihood))
     np.testing.assert_allclose(evaluate(still, batch, key)[0], evaluate(gp, batch, key)[0], rtol=1e-12)
 
@@ -149,8 +148,10 @@ def test_samples_of_a_rollout_are_averaged_window_by_window(key, monkeypatch):
     model, batch = series_problem(objective="rollout")
     n = len(batch.windows.weights)
     batch = eqx.tree_at(lambda b: b.windows.weights, batch, 1.0 + jnp.arange(n))
-    seen, average = [], objectives._over_paths
-    monkeypatch.setattr(objectives, "_over_paths", lambda by_row, kind: (seen.append(by_row), average(by_row, kind))[1])
+    seen, average = [], over_paths
+    monkeypatch.setattr(
+        series_objectives, "over_paths", lambda by_row, kind: (seen.append(by_row), average(by_row, kind))[1]
+    )
 
     @functools.partial(quick_jit, static_argnames="n_samples")
     def densities_and_fit(model, batch, n_samples):
@@ -235,7 +236,7 @@ def far_from(likelihood, shift, variance=1.0):
     X = np.sort(rng.uniform(-2.0, 2.0, 60))[:, None]
     f = np.sin(2.0 * X)
     y = {"poisson": rng.poisson(np.exp(4.0 + f)), "student_t": f, "bernoulli": f > 0, "gaussian": f}[likelihood]
-    spec = specs.SparseGPSpec(specs.RBF(variance=variance, lengthscale=1.0), specs.LIKELIHOODS[likelihood])
+    spec = SparseGPSpec(RBF(variance=variance, lengthscale=1.0), LIKELIHOODS[likelihood])
     model = sparse_gp.build(spec, presets.fast_preset(60, 1), np.linspace(-2.0, 2.0, 12)[:, None], 1)
     a = np.asarray(quick_jit(lambda m, x: m.output.basis.prepare().project(x))(model, on_device(X)))
     mean = np.linalg.lstsq(a, np.full(60, shift), rcond=1e-6)[0]
@@ -366,8 +367,10 @@ if hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:2]))
 import jax
 from factories import make_batch, make_sparse_gp
-from wishflow.objectives import collapsed_bound, natural_step, negative_bound
-from wishflow.runtime import computing
+from wishflow.inducing.natural import natural_step
+from wishflow.regression.collapsed import collapsed_bound
+from wishflow.regression.objectives import negative_bound
+from wishflow.numerics.devices import computing
 import equinox as eqx
 
 @jax.jit
@@ -408,6 +411,6 @@ def test_two_sparse_gps_in_one_program_never_wait_for_each_other():
 def test_a_state_has_the_covariates_of_the_step_that_leaves_it_and_padding_has_none():
     h = jnp.array([[1.0, 0.5, 0.7, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0, 1.0]]).T
     u = jnp.array([[3.0, 4.0, 5.0, 0.0, 0.0], [3.0, 4.0, 5.0, 6.0, 7.0]]).T[..., None]
-    there = objectives._covariates_there(h, u)[..., 0]
+    there = covariates_there(h, u)[..., 0]
     np.testing.assert_array_equal(there[:3, 0], [4.0, 5.0, 5.0])  # a short window, then padding
     np.testing.assert_array_equal(there[:, 1], [4.0, 5.0, 6.0, 7.0, 7.0])

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wishflow.parameters import Free, LowerTriangular, Positive, UnitRows
-from wishflow.runtime import computing
+from wishflow.numerics.devices import computing
+from wishflow.numerics.parameters import Free, LowerTriangular, Positive, UnitRows
 
 MANY = settings(max_examples=60, deadline=None)
 

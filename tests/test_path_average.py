@@ -10,7 +10,7 @@ from factories import make_batch, make_flow, quick_jit
 
 import wishflow as wf
 from wishflow.errors import OptionError
-from wishflow.objectives import negative_bound
+from wishflow.regression.objectives import negative_bound
 
 
 @functools.partial(quick_jit, static_argnames=("average", "n_samples"))

@@ -5,8 +5,8 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from benchmarks.race.data import Split, score
-from benchmarks.tables import race_row
+from studies.benchmarks.race.data import Split, score
+from studies.benchmarks.tables import race_row
 
 
 def test_the_score_is_the_mixture_in_the_units_of_the_data(tmp_path):

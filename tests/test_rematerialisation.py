@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from factories import make_batch, make_flow, quick_jit, series_problem
 
-from wishflow import solver, specs
-from wishflow.objectives import negative_bound, negative_filter_bound, negative_rollout_bound, negative_transition_bound
-from wishflow.solver import (
+from wishflow.regression.objectives import negative_bound
+from wishflow.series.latent_objectives import negative_filter_bound
+from wishflow.series.objectives import negative_rollout_bound, negative_transition_bound
+from wishflow.series.specs import Latent
+from wishflow.wishart import solver
+from wishflow.wishart.solver import (
     MOST_STORED,
     STORED_LIMIT,
     computed_bytes,
@@ -78,7 +81,7 @@ LOSSES = {
     "flow, one draw of J for a path": lambda: flow_loss("wishart-shared", "pathwise"),
     "rollout": lambda: series_loss(negative_rollout_bound, objective="rollout"),
     "transition": lambda: series_loss(negative_transition_bound),
-    "particle filter": lambda: series_loss(negative_filter_bound, latent=specs.Latent(2)),
+    "particle filter": lambda: series_loss(negative_filter_bound, latent=Latent(2)),
 }
 QUICK = ("flow",)
 

@@ -12,36 +12,32 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 import xarray as xr
 from rich.console import Console
 from scipy.stats import norm
 from typer.testing import CliRunner
 
-from benchmarks import tables as documents
-from wishflow import datasets, metrics, report, specs
+from studies import report
+from studies.beijing import figures, jobs, pages, protocol, published, reproduce, tables
+from studies.beijing.__main__ import main as command
+from studies.beijing.jobs import Job
+from studies.beijing.models import MODELS, POLLUTANTS, Ensemble, Standardised, transform_by_kind
+from studies.beijing.protocol import BANDS, HORIZON
+from studies.beijing.results import SCORES, job_path, missing_cells, read_result, read_results, result_path
+from studies.benchmarks import tables as documents
+from studies.progress import SuiteProgress
+from wishflow import datasets, metrics
 from wishflow.callbacks import ChunkEvent
-from wishflow.cli import app
+from wishflow.cli.rivals import RandomWalk
 from wishflow.errors import DatasetError, OptionError
-from wishflow.experiments.beijing import figures, jobs, pages, protocol, published, reproduce, tables
-from wishflow.experiments.beijing.jobs import Job
-from wishflow.experiments.beijing.models import MODELS, POLLUTANTS, Ensemble, Standardised, transform_by_kind
-from wishflow.experiments.beijing.protocol import BANDS, HORIZON
-from wishflow.experiments.beijing.results import (
-    SCORES,
-    job_path,
-    missing_cells,
-    read_result,
-    read_results,
-    result_path,
-)
-from wishflow.experiments.progress import SuiteProgress
-from wishflow.experiments.rivals import RandomWalk
-from wishflow.files import write_json_atomic
-from wishflow.forecast import Forecast
+from wishflow.files.json import write_json_atomic
+from wishflow.series.forecast import Forecast
+from wishflow.wishart.specs import Wishart
 
 COLUMNS = ["Shunyi TEMP", "Tiantan TEMP", "Dongsi PM2.5"]
 N_TRAIN, N_WINDOWS = 200, 3
-SOURCE = {"command": "wishflow reproduce beijing", "commit": "0" * 40, "device": "none", "versions": {"jax": "0"}}
+SOURCE = {"command": "python -m studies.beijing", "commit": "0" * 40, "device": "none", "versions": {"jax": "0"}}
 # Small enough for a few seconds; everything else is as in the comparison.
 SMALL = (("max_iter", 2), ("n_inducing", 5), ("batch_size", 32), ("rank", 2), ("lags", 1))
 
@@ -271,7 +267,7 @@ def test_settings_are_json_and_tell_jobs_apart(parts):
     assert json.loads(json.dumps(settings)) == settings
     assert settings["options"]["rank"] == 15 and settings["n_windows"] == N_WINDOWS
     others = [{"n_draws": 10}, {"n_members": 2}, {"missing": 0.1}, {"changes": (("rank", 3),)}, {"model": "diagonal"}]
-    others += [{"changes": (("diffusion", specs.Wishart(rank=3, unit_rows=False)),)}]
+    others += [{"changes": (("diffusion", Wishart(rank=3, unit_rows=False)),)}]
     for change in others:
         assert dataclasses.replace(job, **change).settings("scores", parts) != settings
     assert dataclasses.replace(job, n_draws=10).settings("traces", parts) == job.settings("traces", parts)
@@ -627,7 +623,9 @@ def test_the_same_results_give_the_same_files(results):
 
 
 def invoke(*arguments):
-    return CliRunner().invoke(app, ["reproduce", "beijing", *map(str, arguments)], env={"COLUMNS": "200"})
+    app = typer.Typer(add_completion=False)
+    app.command()(command)
+    return CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "200"})
 
 
 def test_the_command_passes_its_options_on(monkeypatch, tmp_path):

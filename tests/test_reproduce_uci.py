@@ -13,26 +13,28 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
+import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
 import wishflow as wf
-from wishflow import metrics, presets, report
+from studies import progress, report
+from studies import provenance as provenance_module
+from studies.selection import chosen
+from studies.uci import figures, pages, paper, reproduce, tables, training
+from studies.uci.__main__ import main as command
+from studies.uci.results import SCORES, cell_path, is_finished, read_result, read_results
+from studies.uci.suite import DATA, MODELS, Cell, cells
+from wishflow import metrics
 from wishflow.callbacks import ChunkEvent
-from wishflow.cli import app
 from wishflow.datasets import load_uci
 from wishflow.errors import DatasetError, OptionError
-from wishflow.experiments import progress
-from wishflow.experiments import provenance as provenance_module
-from wishflow.experiments.selection import chosen
-from wishflow.experiments.uci import figures, pages, paper, reproduce, tables, training
-from wishflow.experiments.uci.results import SCORES, cell_path, is_finished, read_result, read_results
-from wishflow.experiments.uci.suite import DATA, MODELS, Cell, cells
-from wishflow.files import plain, write_json_atomic
+from wishflow.files.json import plain, write_json_atomic
+from wishflow.regression import presets
 
 N_SPLITS = 20
 SETTINGS = {"preset": "fast", "n_splits": N_SPLITS}
-SOURCE = {"command": "wishflow reproduce uci", "commit": "0" * 40, "device": "none", "versions": {"jax": "0"}}
+SOURCE = {"command": "python -m studies.uci", "commit": "0" * 40, "device": "none", "versions": {"jax": "0"}}
 
 
 def made_scores(data: str, model: str) -> dict[str, np.ndarray]:
@@ -624,7 +626,9 @@ def test_time_left_goes_by_the_work_left(monkeypatch):
 
 
 def invoke(*arguments):
-    return CliRunner().invoke(app, ["reproduce", "uci", *map(str, arguments)], env={"COLUMNS": "200"})
+    app = typer.Typer(add_completion=False)
+    app.command()(command)
+    return CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "200"})
 
 
 def test_the_command_passes_its_options_on(monkeypatch, tmp_path):

@@ -8,12 +8,12 @@ import shutil
 import numpy as np
 import pytest
 
-from benchmarks import coverage, document_figures, levers, reproduction, tables
-from wishflow.experiments.beijing.results import read_result
-from wishflow.experiments.provenance import command
-from wishflow.experiments.uci.results import SCORES, split_scores
-from wishflow.experiments.uci.suite import DATA, MODELS
-from wishflow.files import write_json_atomic
+from studies.beijing.results import read_result
+from studies.benchmarks import coverage, document_figures, levers, reproduction, tables
+from studies.provenance import command
+from studies.uci.results import SCORES, split_scores
+from studies.uci.suite import DATA, MODELS
+from wishflow.files.json import write_json_atomic
 
 MARK = re.compile(r"<!-- results:(\w+) -->\n(.*?)<!-- /results:\1 -->", re.S)
 
@@ -21,11 +21,11 @@ MARK = re.compile(r"<!-- results:(\w+) -->\n(.*?)<!-- /results:\1 -->", re.S)
 def test_tables_say_what_the_result_files_say():
     for name in tables.DOCUMENTS:
         text = (tables.ROOT / name).read_text()
-        assert tables.rendered(text) == text, f"{name} is stale; run `python -m benchmarks.tables`."
+        assert tables.rendered(text) == text, f"{name} is stale; run `python -m studies.benchmarks.tables`."
 
 
 def test_figures_show_what_the_result_files_say():
-    assert not document_figures.stale(), "figures are stale; run `python -m benchmarks.tables`."
+    assert not document_figures.stale(), "figures are stale; run `python -m studies.benchmarks.tables`."
 
 
 def test_every_mark_has_a_part_and_every_part_a_place():
@@ -42,7 +42,7 @@ def test_every_result_says_where_it_comes_from():
     for result in reproduction.uci_results().values():
         source = result["provenance"]
         assert source["command"].startswith(
-            ("python -m wishflow reproduce uci", "python -m wishflow.cli reproduce uci")
+            ("python -m wishflow reproduce uci", "python -m wishflow.cli reproduce uci", "python -m studies.uci")
         )
         assert source["commit"] not in ("", "unknown")
         assert source["versions"]["jax"] and source["device"]

@@ -21,10 +21,13 @@ from problems import (
     slope,
 )
 
-from wishflow import fields, kernels, solver, specs
-from wishflow.fields import GivenField
+from wishflow import kernels, wishart
 from wishflow.inducing import InducingBasis
-from wishflow.solver import UNROLLED_STEPS, PathState, euler_maruyama_step, simulate_driven, simulate_paths
+from wishflow.kernels import RBF
+from wishflow.wishart import solver
+from wishflow.wishart.given import GivenField
+from wishflow.wishart.solver import UNROLLED_STEPS, PathState, euler_maruyama_step, simulate_driven, simulate_paths
+from wishflow.wishart.specs import Wishart
 
 drive = eqx.filter_jit(simulate_driven)
 
@@ -90,9 +93,9 @@ N_PATHS = 60_000
 def make_wide_field():
     """A two-dimensional Wishart field whose covariance is mostly spread of J: far from normal in one step."""
     Z = points(2, 6, 2)
-    basis = InducingBasis.of(kernels.build(specs.RBF(variance=0.5, lengthscale=2.0), 2), Z, 1e-6)
-    spec = specs.Wishart(rank=2, dof=1, columns="independent", unit_rows=False)
-    return spread(fields.build(spec, basis, 2, jax.random.key(0)), 1, 0.2)
+    basis = InducingBasis.of(kernels.build(RBF(variance=0.5, lengthscale=2.0), 2), Z, 1e-6)
+    spec = Wishart(rank=2, dof=1, columns="independent", unit_rows=False)
+    return spread(wishart.build(spec, basis, 2, jax.random.key(0)), 1, 0.2)
 
 
 def mean_covariance_field(prepared) -> GivenField:

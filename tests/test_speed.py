@@ -9,18 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks.speed import arithmetic, environments, problem, table
-from benchmarks.speed.__main__ import parse
-from benchmarks.speed.contenders import PEER_NAMES, Contender, contenders_of
-from benchmarks.speed.driver import Measurement, Worker, WorkerError, measure, steps_for
-from benchmarks.speed.loops import steps_in_a_loop
-from benchmarks.speed.works import WORKS, find_work
+from studies.benchmarks.speed import arithmetic, environments, problem, table
+from studies.benchmarks.speed.__main__ import parse
+from studies.benchmarks.speed.contenders import PEER_NAMES, Contender, contenders_of
+from studies.benchmarks.speed.driver import Measurement, Worker, WorkerError, measure, steps_for
+from studies.benchmarks.speed.loops import steps_in_a_loop
+from studies.benchmarks.speed.works import WORKS, find_work
 
 LIMITS = {"float32": 200.0, "float64": 100.0}
 
 FAKE = """
 import sys
-from benchmarks.speed.worker import Prepared, serve
+from studies.benchmarks.speed.worker import Prepared, serve
 
 def make(work, noise):
     print("a library that talks")  # must not reach the driver

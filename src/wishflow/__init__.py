@@ -1,8 +1,9 @@
 """SDEs with Wishart diffusions, learnt by variational inference (Jørgensen, Deisenroth, Salimbeni, ICML 2020)."""
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
-from .deferred import deferred
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
@@ -26,37 +27,38 @@ __all__ = [
 
 if TYPE_CHECKING:  # for type checkers and editors, what `__all__` names
     from . import callbacks, datasets, diffusions, kernels, likelihoods, metrics
-    from .estimators import (
-        FlowClassifier,
-        FlowRegressor,
-        SparseGPRegressor,
-        WishartForecaster,
-        backtest,
-        fit_many,
-        load,
-    )
-    from .forecast import Forecast
-    from .runtime import enable_compilation_cache
-else:
-    __getattr__, __dir__ = deferred(
-        __name__,
-        {
-            "estimators": (
-                "FlowClassifier",
-                "FlowRegressor",
-                "SparseGPRegressor",
-                "WishartForecaster",
-                "backtest",
-                "fit_many",
-                "load",
-            ),
-            "forecast": ("Forecast",),
-            "runtime": ("enable_compilation_cache",),
-        },
-        modules=(
-            *("callbacks", "datasets", "diffusions", "kernels", "likelihoods", "metrics"),
-            *("errors", "estimators", "fields", "files", "filtering", "forecast", "inducing", "initialise", "linalg"),
-            *("models", "noise", "objectives", "parameters", "particles", "plotting", "presets", "runtime", "series"),
-            *("solver", "specs", "training"),
-        ),
-    )
+    from .loading import load
+    from .numerics.devices import enable_compilation_cache
+    from .regression import FlowClassifier, FlowRegressor, SparseGPRegressor, fit_many
+    from .series import Forecast, WishartForecaster, backtest
+
+# Names are imported on first access (PEP 562): JAX, scikit-learn, pandas and xarray take seconds to import.
+_HOMES = {
+    "FlowClassifier": "regression",
+    "FlowRegressor": "regression",
+    "SparseGPRegressor": "regression",
+    "fit_many": "regression",
+    "Forecast": "series",
+    "WishartForecaster": "series",
+    "backtest": "series",
+    "load": "loading",
+    "enable_compilation_cache": "numerics.devices",
+}
+_MODULES = (
+    *("callbacks", "datasets", "diffusions", "errors", "files", "inducing", "kernels", "likelihoods", "metrics"),
+    *("numerics", "plotting", "regression", "series", "specs", "training", "wishart"),
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value  # later accesses do not come here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES, *_MODULES})

@@ -17,8 +17,16 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from .atomic import write_bytes_atomic
 from .errors import OptionError
+from .files.writing import write_bytes_atomic
+
+
+def make_callbacks(estimator: Any, n_points: int) -> list:
+    """The user's callbacks, and the progress bar where `verbose` asks for it."""
+    given = estimator.callbacks
+    callbacks = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
+    return [*callbacks, ProgressBar(n_points=n_points)] if estimator.verbose else callbacks
+
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,20 +11,24 @@ from factories import quick_jit
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
-from wishflow import kernels, likelihoods, specs
+from wishflow import kernels, likelihoods
 from wishflow.inducing import InducingBasis, SparseGP
-from wishflow.models import SparseGPModel
-from wishflow.objectives import Batch, collapsed_bound, natural_step, negative_bound, optimal_posterior
-from wishflow.parameters import LowerTriangular, Positive
+from wishflow.inducing.natural import natural_step
+from wishflow.kernels import RBF, Linear, Matern12, Matern32, Matern52
+from wishflow.numerics.parameters import LowerTriangular, Positive
+from wishflow.regression.batches import Batch
+from wishflow.regression.collapsed import collapsed_bound, optimal_posterior
+from wishflow.regression.objectives import negative_bound
+from wishflow.regression.sparse_gp import SparseGPModel
 
 N, N_TEST, D = 30, 12, 2
 KERNELS = {
-    "rbf": (specs.RBF(variance=1.3, lengthscale=1.1), 1.3 * sk.RBF(1.1)),
-    "matern12": (specs.Matern12(variance=0.9, lengthscale=2.0), 0.9 * sk.Matern(2.0, nu=0.5)),
-    "matern32": (specs.Matern32(variance=1.0, lengthscale=1.5), 1.0 * sk.Matern(1.5, nu=1.5)),
-    "matern52": (specs.Matern52(variance=2.0, lengthscale=0.7), 2.0 * sk.Matern(0.7, nu=2.5)),
+    "rbf": (RBF(variance=1.3, lengthscale=1.1), 1.3 * sk.RBF(1.1)),
+    "matern12": (Matern12(variance=0.9, lengthscale=2.0), 0.9 * sk.Matern(2.0, nu=0.5)),
+    "matern32": (Matern32(variance=1.0, lengthscale=1.5), 1.0 * sk.Matern(1.5, nu=1.5)),
+    "matern52": (Matern52(variance=2.0, lengthscale=0.7), 2.0 * sk.Matern(0.7, nu=2.5)),
     "sum": (
-        specs.RBF(variance=1.0, lengthscale=1.0) + specs.Linear(variance=0.5),
+        RBF(variance=1.0, lengthscale=1.0) + Linear(variance=0.5),
         1.0 * sk.RBF(1.0) + 0.5 * sk.DotProduct(0.0, sigma_0_bounds="fixed"),
     ),
 }
@@ -101,7 +105,7 @@ def bounds(raw, Z, noise, batch, mean, sqrt):
 
 def make_model_of(raw, Z, noise):
     """The model with given raw numbers of variance and lengthscales, traced or not."""
-    template = make_model(specs.RBF(), np.zeros(Z.shape), [0.1])
+    template = make_model(RBF(), np.zeros(Z.shape), [0.1])
     parts = (raw[0], raw[1:], Z, noise)
     return eqx.tree_at(
         lambda m: (

@@ -5,7 +5,7 @@ import pytest
 from small import SMALL, SMALL_CLASSES, SMALL_GP
 
 import wishflow as wf
-from wishflow import runtime
+from wishflow.numerics import devices as runtime
 
 
 def pytest_configure(config):

@@ -8,7 +8,7 @@ import pytest
 
 import wishflow as wf
 from wishflow.errors import DataError, OptionError
-from wishflow.estimators.forecasting.times import TimeAxis
+from wishflow.series.data.times import TimeAxis
 
 SMALL = {"n_inducing": 8, "max_iter": 10, "rank": 2, "n_train_samples": 2, "random_state": 0}
 ALL = pd.bdate_range("2024-01-02", periods=150)

@@ -7,9 +7,9 @@ import pytest
 
 import wishflow as wf
 from wishflow.errors import OptionError
-from wishflow.estimators.forecasting import calendar
-from wishflow.fields.dynamic import Layout
-from wishflow.runtime import computing
+from wishflow.numerics.devices import computing
+from wishflow.series.data import calendar
+from wishflow.series.layout import Layout
 
 LINEAR = {"drift": "linear", "diffusion": "diagonal", "n_inducing": 4, "max_iter": 60, "random_state": 0}
 DAY, YEAR = 1.0, 365.2425

@@ -10,7 +10,7 @@ import pytest
 from small import SMALL, SMALL_CLASSES, SMALL_GP
 
 import wishflow as wf
-from wishflow.initialise import size_class
+from wishflow.numerics.padding import size_class
 from wishflow.training import chunk
 
 pytestmark = pytest.mark.slow  # long where nothing is compiled yet: `make test-all` runs them

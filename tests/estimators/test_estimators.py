@@ -6,9 +6,9 @@ import pytest
 from small import SMALL, SMALL_GP
 
 import wishflow as wf
-from wishflow import presets
 from wishflow.callbacks import Callback
-from wishflow.estimators.scaling import Scaler
+from wishflow.numerics.scaling import Scaler
+from wishflow.regression import presets
 
 pytestmark = pytest.mark.slow  # long where nothing is compiled yet: `make test-all` runs them
 

@@ -13,8 +13,8 @@ from sklearn.preprocessing import FunctionTransformer
 
 import wishflow as wf
 from wishflow.errors import DataError, OptionError
-from wishflow.estimators.forecasting.running import autoregressive
-from wishflow.estimators.forecasting.times import TimeAxis, noise_seed
+from wishflow.series.data.times import TimeAxis, noise_seed
+from wishflow.series.running import autoregressive
 
 SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2}
 SLOW = pytest.mark.slow

@@ -8,9 +8,9 @@ import pytest
 
 import wishflow as wf
 from wishflow.errors import DataError, OptionError
-from wishflow.estimators.forecasting.frames import Table
-from wishflow.estimators.forecasting.grid import grid_start, placed, placed_covariates
-from wishflow.estimators.forecasting.times import TimeAxis
+from wishflow.series.data.frames import Table
+from wishflow.series.data.grid import grid_start, placed, placed_covariates
+from wishflow.series.data.times import TimeAxis
 
 SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2}
 N = 120

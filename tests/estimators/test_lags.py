@@ -8,11 +8,11 @@ import pytest
 from sklearn.base import clone
 
 import wishflow as wf
-from wishflow import filtering
 from wishflow.errors import DataError, OptionError
-from wishflow.estimators import checks
-from wishflow.estimators.forecasting.frames import read
-from wishflow.estimators.forecasting.running import autoregressive
+from wishflow.series import gaussian_filter as filtering
+from wishflow.series.data.frames import read
+from wishflow.series.running import autoregressive
+from wishflow.specs import checks
 
 SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2}
 LINEAR = {"drift": "linear", "diffusion": "diagonal", "n_inducing": 4}

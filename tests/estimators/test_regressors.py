@@ -9,7 +9,7 @@ from sklearn.base import clone
 from small import SMALL
 
 import wishflow as wf
-from wishflow.estimators import prediction
+from wishflow.regression import prediction
 
 MODELS = {
     "sgp": lambda: wf.SparseGPRegressor(n_inducing=10, max_iter=20),

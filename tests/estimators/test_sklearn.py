@@ -14,9 +14,9 @@ from sklearn.utils.estimator_checks import check_estimator, estimator_checks_gen
 from small import ESTIMATORS, SMALL, SMALL_CLASSES, SMALL_GP
 
 import wishflow as wf
-from wishflow.estimators import prediction
 from wishflow.metrics import log_prob_scorer
-from wishflow.training import rows
+from wishflow.regression import prediction
+from wishflow.regression import training as rows
 
 # The checks are about the interface. The quickest flow serves for all of them, and all go with one number of rows. All
 # checks of the sparse GP are among the quick tests; of the flows, which share its base, those that are about classes or

@@ -83,7 +83,7 @@ def test_a_file_keeps_the_step(halves, y, tmp_path):
 
 
 def test_a_file_from_before_the_option_has_steps_of_one(y, tmp_path):
-    from wishflow.files import read_model, write_model
+    from wishflow.files.model_file import read_model, write_model
 
     model = wf.WishartForecaster(**LINEAR).fit(y)
     model.save(tmp_path / "model.wf")
@@ -136,6 +136,6 @@ def test_steps_of_several_units(y):
 
 
 def _panel(frame):
-    from wishflow.estimators.forecasting.frames import read
+    from wishflow.series.data.frames import read
 
     return read(frame, "y")

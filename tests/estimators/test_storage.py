@@ -13,13 +13,14 @@ import safetensors.numpy
 from small import SMALL_GP
 
 import wishflow as wf
-from wishflow import presets, specs
 from wishflow.errors import ModelFileError
-from wishflow.files import read_model, write_model
-from wishflow.models import flow as flow_models
-from wishflow.models import sparse_gp
-from wishflow.runtime import computing
-from wishflow.training import Trained
+from wishflow.files.model_file import read_model, write_model
+from wishflow.likelihoods import Poisson, StudentT
+from wishflow.numerics.devices import computing
+from wishflow.regression import flow as flow_models
+from wishflow.regression import presets, sparse_gp
+from wishflow.regression.specs import FlowSpec, SparseGPSpec
+from wishflow.training.loop import Trained
 
 kernels, diffusions = wf.kernels, wf.diffusions
 KERNELS = {
@@ -51,9 +52,9 @@ def built(estimator, X, y):
     rng = np.random.default_rng(0)
     with computing():
         Z = rng.normal(size=(7, X.shape[1]))
-        base = specs.SparseGPSpec(problem.spec.kernel, problem.spec.likelihood)
+        base = SparseGPSpec(problem.spec.kernel, problem.spec.likelihood)
         model = sparse_gp.build(base, problem.training, Z, problem.y.shape[1])
-        if isinstance(problem.spec, specs.FlowSpec):
+        if isinstance(problem.spec, FlowSpec):
             model = flow_models.build(problem.spec, problem.training, model, Z[:5], _key())
         model = _moved(model, rng)
     history = pd.DataFrame({"phase": ["fit"], "step": [0], "bound": [-1.5], "noise": [np.nan]})
@@ -162,7 +163,7 @@ def test_every_diffusion(diffusion, kernel, X, Y, tmp_path):
     assert_same_arrays(model, loaded)
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "poisson", "student_t", specs.StudentT(scale=0.1, dof=9.0)])
+@pytest.mark.parametrize("likelihood", ["gaussian", "poisson", "student_t", StudentT(scale=0.1, dof=9.0)])
 def test_every_likelihood(likelihood, X, tmp_path):
     counts = np.arange(len(X)).astype(float)
     model = built(wf.SparseGPRegressor(likelihood=likelihood), X, counts)
@@ -174,7 +175,7 @@ def test_every_likelihood(likelihood, X, tmp_path):
 def test_counts_of_files_without_log_rates_are_predicted_as_before(X, tmp_path):
     """Such a file says nothing of them, neither in its specs nor in its arrays: they are zero."""
     counts = np.arange(len(X)).astype(float)
-    model = built(wf.SparseGPRegressor(likelihood=specs.Poisson(log_rate=0.0)), X, counts)
+    model = built(wf.SparseGPRegressor(likelihood=Poisson(log_rate=0.0)), X, counts)
     model.model_ = eqx.tree_at(lambda m: m.likelihood.log_rate, model.model_, np.zeros(1))
     model.save(tmp_path / "model")
 

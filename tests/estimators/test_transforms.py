@@ -11,10 +11,10 @@ from sklearn.preprocessing import FunctionTransformer, PowerTransformer
 
 import wishflow as wf
 from wishflow.errors import DataError
-from wishflow.estimators.forecasting.running import autoregressive
-from wishflow.estimators.forecasting.slopes import numeric_slope
-from wishflow.estimators.forecasting.transforms import KNOT, NAMES, TRANSFORMS, square_root
-from wishflow.files import read_model, write_model
+from wishflow.files.model_file import read_model, write_model
+from wishflow.series.data.slopes import numeric_slope
+from wishflow.series.data.transforms import KNOT, NAMES, TRANSFORMS, square_root
+from wishflow.series.running import autoregressive
 
 SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 1, "n_train_samples": 2, "random_state": 0}
 N = 120

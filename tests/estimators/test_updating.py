@@ -11,10 +11,10 @@ import pytest
 
 import wishflow as wf
 from wishflow.callbacks import Callback
-from wishflow.estimators.forecasting import updating
-from wishflow.estimators.forecasting.frames import read
-from wishflow.estimators.forecasting.updating import Gain, Judges, is_taken, reservoir_of
-from wishflow.files import read_model, write_model
+from wishflow.files.model_file import read_model, write_model
+from wishflow.series import updating
+from wishflow.series.data.frames import read
+from wishflow.series.updating import Gain, Judges, is_taken, reservoir_of
 
 SMALL = {"n_inducing": 8, "max_iter": 40, "rank": 2, "n_train_samples": 2, "random_state": 0}
 HOURS = pd.date_range("2021-03-01", periods=1500, freq="h")

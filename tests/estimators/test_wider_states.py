@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 import wishflow as wf
-from wishflow import presets
 from wishflow.errors import ModelFileError, OptionError
-from wishflow.estimators import many
-from wishflow.estimators.scaling import Scaler, random_directions, widened
-from wishflow.files import read_model, write_model
+from wishflow.files.model_file import read_model, write_model
+from wishflow.numerics.scaling import Scaler, random_directions, widened
+from wishflow.regression import many, presets
 
 SMALL_CLASSES = {"n_inducing": 12, "max_iter": 60, "n_steps": 2, "n_predict_samples": 8, "random_state": 0}
 SMALL = {**SMALL_CLASSES, "validation_fraction": 0}

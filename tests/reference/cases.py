@@ -94,7 +94,7 @@ FORECASTING: dict[str, tuple[Any, Any]] = {
     "series_panel": (wf.WishartForecaster(**SERIES), panel()),
     "latent": (wf.WishartForecaster(latent_dim=2, **SERIES), hours(3)),
     "latent_gp": (
-        wf.WishartForecaster(latent_dim=wf.specs.Latent(2, "gp", True), objective="rollout", **SERIES),
+        wf.WishartForecaster(latent_dim=wf.series.Latent(2, "gp", True), objective="rollout", **SERIES),
         hours(3, has_holes=True),
     ),
 }

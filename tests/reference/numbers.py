@@ -10,13 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wishflow.estimators.forecasting import updating
 from wishflow.files import flatten_arrays
-from wishflow.initialise import padded_batch, series_batch
-from wishflow.objectives import collapsed_bound, optimal_posterior
-from wishflow.runtime import compiled, computing
+from wishflow.numerics.devices import compiled, computing
+from wishflow.regression.batches import padded_batch
+from wishflow.regression.collapsed import collapsed_bound, optimal_posterior
+from wishflow.regression.steps import RowSteps
+from wishflow.series import updating
+from wishflow.series.batches import series_batch
+from wishflow.series.steps import SeriesSteps
 from wishflow.training import chunk
-from wishflow.training.steps import RowSteps, SeriesSteps
 
 N_STEPS = 5
 RATE, NATURAL_RATE, KL_WEIGHT = 1e-3, 0.1, 0.7

@@ -10,7 +10,8 @@ from test_loop import SMALL, leaves, problem
 
 import wishflow as wf
 from wishflow.errors import TrainingError
-from wishflow.training import rows, train
+from wishflow.regression import training as rows
+from wishflow.regression.training import train
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 2))

@@ -11,12 +11,18 @@ import pytest
 from factories import WISHARTS, make_batch, make_flow, make_sparse_gp, quick_jit
 
 import wishflow as wf
-from wishflow import presets, specs
 from wishflow.callbacks import Callback, EarlyStop
-from wishflow.initialise import inducing_points, padded_batch, size_class
-from wishflow.runtime import computing
-from wishflow.training import Problem, chunk, collapsed, train
-from wishflow.training.steps import RowSteps, next_rows, shuffled
+from wishflow.inducing.points import inducing_points
+from wishflow.numerics.devices import computing
+from wishflow.numerics.padding import size_class
+from wishflow.regression import lbfgs as collapsed
+from wishflow.regression import presets
+from wishflow.regression.batches import padded_batch
+from wishflow.regression.specs import FlowSpec
+from wishflow.regression.steps import RowSteps
+from wishflow.regression.training import Problem, train
+from wishflow.training import chunk
+from wishflow.training.steps import next_rows, shuffled
 
 SMALL = dataclasses.replace(
     presets.fast_preset(60, 2),
@@ -34,7 +40,7 @@ def problem(seed=0, spec=None, training=SMALL, n=60):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 2))
     y = np.sin(2 * X[:, :1]) + 0.1 * rng.normal(size=(n, 1))
-    return Problem(specs.FlowSpec(n_steps=2) if spec is None else spec, training, X, y, 8, seed)
+    return Problem(FlowSpec(n_steps=2) if spec is None else spec, training, X, y, 8, seed)
 
 
 def leaves(trained):
@@ -240,7 +246,7 @@ def test_a_batch_that_counts_paths_has_fewer_rows_where_there_is_noise(diffusion
     seen = []
     monkeypatch.setattr(chunk, "train_chunk", lambda state, data, rates, n, steps: seen.append(steps) or 1 / 0)
     with pytest.raises(ZeroDivisionError), computing():
-        train([problem(spec=specs.FlowSpec(diffusion=diffusion, n_steps=2), training=training)])
+        train([problem(spec=FlowSpec(diffusion=diffusion, n_steps=2), training=training)])
     assert [steps.batch_size for steps in seen] == [n_rows]
 
 

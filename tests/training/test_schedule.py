@@ -7,9 +7,11 @@ import optax
 import pytest
 
 import wishflow as wf
-from wishflow import presets, specs
-from wishflow.estimators.regression import flow_spec
+from wishflow.likelihoods import Gaussian
+from wishflow.regression import presets
+from wishflow.regression.regressors import flow_spec
 from wishflow.training.schedule import PATIENCE, Convergence, decay_start, rate_shape, rates_from
+from wishflow.wishart.specs import Wishart
 
 TRAINING = dataclasses.replace(
     presets.fast_preset(1000, 4), decay=0.5, kl_warmup=200, natural_rate=0.1, tolerance=1e-3, rate_warmup=10
@@ -104,10 +106,10 @@ def test_the_degrees_of_freedom_of_the_rule_are_those_of_the_named_diffusion_alo
     rule = presets.fast_preset(1000, n_inputs)
 
     def dof(training, **options):
-        return flow_spec(wf.FlowRegressor(**options), training, specs.Gaussian()).diffusion.dof
+        return flow_spec(wf.FlowRegressor(**options), training, Gaussian()).diffusion.dof
 
     assert dof(rule) == expected
-    assert dof(rule, diffusion=specs.Wishart(dof=3)) == 3 and dof(rule, diffusion=specs.Wishart()) is None
+    assert dof(rule, diffusion=Wishart(dof=3)) == 3 and dof(rule, diffusion=Wishart()) is None
     assert dof(rule, columns="independent") is None and dof(rule, sampling="pathwise") is None
     assert (
         wf.FlowClassifier()._training(1000, n_inputs).dof is None and dof(presets.paper_preset(1000, n_inputs)) is None
@@ -117,11 +119,11 @@ def test_the_degrees_of_freedom_of_the_rule_are_those_of_the_named_diffusion_alo
 @pytest.mark.parametrize("name", ["wishart", "gp"])
 def test_the_form_of_q_is_the_rules_for_a_named_diffusion_and_the_papers_is_full(name):
     def form(training, diffusion=name):
-        return flow_spec(wf.FlowRegressor(diffusion), training, specs.Gaussian()).diffusion.posterior
+        return flow_spec(wf.FlowRegressor(diffusion), training, Gaussian()).diffusion.posterior
 
     fast, paper = presets.fast_preset(1000, 4), presets.paper_preset(1000, 4)
     assert (form(fast), form(paper)) == ("rotated", "full")
     assert form(dataclasses.replace(fast, posterior="structured")) == "structured"
-    assert form(paper, specs.Wishart(posterior="diagonal")) == "diagonal"
+    assert form(paper, Wishart(posterior="diagonal")) == "diagonal"
     with pytest.raises(ValueError, match="posterior"):
         dataclasses.replace(fast, posterior="none")

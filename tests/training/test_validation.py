@@ -11,14 +11,19 @@ import pytest
 from factories import make_batch, make_flow, make_sparse_gp
 from test_loop import SMALL, leaves, problem
 
-from wishflow import specs
 from wishflow.callbacks import Callback, CallbackList
-from wishflow.models.base import output_components, predictive_log_density
-from wishflow.runtime import computing
-from wishflow.training import HELD_OUT, loop, rows, train, validation
-from wishflow.training.loop import Rest
+from wishflow.kernels import RBF
+from wishflow.likelihoods import Gaussian
+from wishflow.numerics.devices import computing
+from wishflow.regression import training as rows
+from wishflow.regression.held_back import HeldBack
+from wishflow.regression.models import output_components, predictive_log_density
+from wishflow.regression.specs import SparseGPSpec
+from wishflow.regression.training import train
+from wishflow.training import loop, validation
+from wishflow.training.loop import HELD_OUT, Rest
 from wishflow.training.stacks import choose, stacked, unstacked
-from wishflow.training.validation import BestState, HeldBack, held_back, is_ahead
+from wishflow.training.validation import BestState, held_back, is_ahead
 
 VALIDATED = dataclasses.replace(SMALL, validation_fraction=0.1)
 
@@ -138,7 +143,7 @@ def test_the_sparse_gp_that_is_kept_is_the_one_of_all_rows(monkeypatch):
     monkeypatch.setattr(rows, "is_ahead", lambda a, b, lead: False)
     training = dataclasses.replace(VALIDATED, sgp_iter=60)
     (kept,) = train([problem(training=training)])
-    spec = specs.SparseGPSpec(specs.RBF(), specs.Gaussian())
+    spec = SparseGPSpec(RBF(), Gaussian())
     (gp,) = train([problem(spec=spec, training=training.without_flow())])
     assert "the sparse GP was kept" in kept.status and kept.spec.flow_time == 0.0
     assert kept.history["phase"].unique().tolist() == ["output", "flow", "sparse GP"]

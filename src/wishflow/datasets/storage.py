@@ -14,8 +14,8 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ..atomic import write_bytes_atomic
 from ..errors import DatasetError
+from ..files.writing import write_bytes_atomic
 from .registry import Original, Table
 
 ENVIRONMENT_VARIABLE = "WISHFLOW_DATA"

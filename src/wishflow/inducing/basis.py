@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..kernels import AbstractKernel, FixedKernel
-from ..linalg import FIRST_JITTER, cholesky, whitener
-from ..runtime import compiled, on_device
+from ..numerics.devices import compiled, on_device
+from ..numerics.linalg import FIRST_JITTER, cholesky, whitener
 
 
 class InducingBasis(eqx.Module):

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from ..linalg import cayley, cayley_matrix, cholesky, inverse_lower, known_whitener, together
+from ..numerics.linalg import cayley, cayley_matrix, cholesky, inverse_lower, known_whitener, together
 from .basis import InducingBasis
 from .posteriors import RotatedPosterior
 

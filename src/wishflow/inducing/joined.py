@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..kernels import FixedKernel
-from ..linalg import over_rows
+from ..numerics.linalg import over_rows
 from .basis import InducingBasis
 from .posteriors import N_LANES, DiagonalPosterior, RotatedPosterior, StructuredPosterior
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..kernels import FeatureMap
-from ..linalg import cholesky, each
+from ..numerics.linalg import cholesky, each
 from .basis import InducingBasis, PreparedBasis
 from .sparse_gp import SparseGP
 

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from ..linalg import cayley, fenced
-from ..parameters import LowerTriangular, zeros
-from ..runtime import on_accelerator
+from ..numerics.devices import on_accelerator
+from ..numerics.linalg import cayley, fenced
+from ..numerics.parameters import LowerTriangular, zeros
 
 N_BLOCKS = 5
 N_LANES = 4

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
-from ..linalg import lower_half
+from ..numerics.linalg import lower_half
 from .basis import InducingBasis, PreparedBasis
 from .posteriors import PreparedPosterior, WhitenedPosterior
 

@@ -6,39 +6,39 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .. import specs
 from ..errors import OptionError
-from ..parameters import Positive
+from ..numerics.parameters import Positive
 from .base import AbstractKernel
 from .combine import ProductKernel, SumKernel
 from .linear import LinearKernel
 from .periodic import PeriodicKernel
+from .specs import RBF, KernelSpec, Linear, Matern12, Matern32, Matern52, Periodic, Product, StationaryKernelSpec, Sum
 from .stationary import Matern12Kernel, Matern32Kernel, Matern52Kernel, RBFKernel
 
-STATIONARY: dict[type[specs.KernelSpec], Callable[..., AbstractKernel]] = {
-    specs.RBF: RBFKernel,
-    specs.Matern12: Matern12Kernel,
-    specs.Matern32: Matern32Kernel,
-    specs.Matern52: Matern52Kernel,
+STATIONARY: dict[type[KernelSpec], Callable[..., AbstractKernel]] = {
+    RBF: RBFKernel,
+    Matern12: Matern12Kernel,
+    Matern32: Matern32Kernel,
+    Matern52: Matern52Kernel,
 }
 
 
-def build(spec: specs.KernelSpec, n_inputs: int, *, variance: float = 1.0, lengthscale: float = 1.0) -> AbstractKernel:
+def build(spec: KernelSpec, n_inputs: int, *, variance: float = 1.0, lengthscale: float = 1.0) -> AbstractKernel:
     """The kernel a spec describes, for inputs of `n_inputs` columns.
 
     `variance` and `lengthscale` are used where the spec says None. The parts of a sum share the variance evenly; in a
     product the first factor has it and the others have 1, so k(x, x) of stationary kernels stays `variance`.
     """
-    if isinstance(spec, specs.Sum):
+    if isinstance(spec, Sum):
         share = variance / max(len(spec.parts), 1)
         return SumKernel(tuple(build(p, n_inputs, variance=share, lengthscale=lengthscale) for p in _parts(spec)))
-    if isinstance(spec, specs.Product):
+    if isinstance(spec, Product):
         variances = [variance] + [1.0] * (len(spec.parts) - 1)
         pairs = zip(_parts(spec), variances, strict=True)
         return ProductKernel(tuple(build(p, n_inputs, variance=v, lengthscale=lengthscale) for p, v in pairs))
-    if isinstance(spec, specs.Linear):
+    if isinstance(spec, Linear):
         return _build_linear(spec, n_inputs, variance)
-    if isinstance(spec, specs.StationaryKernelSpec):
+    if isinstance(spec, StationaryKernelSpec):
         return _build_stationary(spec, n_inputs, variance, lengthscale)
     raise OptionError(
         f"kernel={spec!r} is a {type(spec).__name__}; expected a kernel spec "
@@ -46,20 +46,18 @@ def build(spec: specs.KernelSpec, n_inputs: int, *, variance: float = 1.0, lengt
     )
 
 
-def _build_linear(spec: specs.Linear, n_inputs: int, variance: float) -> LinearKernel:
+def _build_linear(spec: Linear, n_inputs: int, variance: float) -> LinearKernel:
     active_dims = _checked_dims(spec.active_dims, n_inputs)
     shape = (_n_active(active_dims, n_inputs),) if spec.ard else ()
     return LinearKernel(_positive("variance", spec.variance, variance, shape), n_inputs, active_dims)
 
 
-def _build_stationary(
-    spec: specs.StationaryKernelSpec, n_inputs: int, variance: float, lengthscale: float
-) -> AbstractKernel:
+def _build_stationary(spec: StationaryKernelSpec, n_inputs: int, variance: float, lengthscale: float) -> AbstractKernel:
     active_dims = _checked_dims(spec.active_dims, n_inputs)
     shape = (_n_active(active_dims, n_inputs),) if spec.ard else ()
     variances = _positive("variance", spec.variance, variance, ())
     lengthscales = _positive("lengthscale", spec.lengthscale, lengthscale, shape)
-    if isinstance(spec, specs.Periodic):
+    if isinstance(spec, Periodic):
         return PeriodicKernel(
             variances, lengthscales, _positive("period", spec.period, 1.0, shape), n_inputs, active_dims
         )
@@ -72,7 +70,7 @@ def _build_stationary(
     return STATIONARY[type(spec)](variances, lengthscales, n_inputs, active_dims)
 
 
-def _parts(spec: specs.Sum | specs.Product) -> tuple[specs.KernelSpec, ...]:
+def _parts(spec: Sum | Product) -> tuple[KernelSpec, ...]:
     if not spec.parts:
         raise OptionError(
             f"{type(spec).__name__}() has no parts; write a sum as RBF() + Linear() and a product as RBF() * Linear()."

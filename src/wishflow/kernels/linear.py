@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
-from ..parameters import Positive
+from ..numerics.parameters import Positive
 from .base import HIGHEST, AbstractKernel, active_inputs, check_n_features, floating
 from .features import LinearFeatures
 

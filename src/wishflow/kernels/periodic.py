@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Scalar
 
-from ..parameters import Positive
+from ..numerics.parameters import Positive
 from .base import AbstractKernel, active_inputs, centred, floating, squared_distances
 
 

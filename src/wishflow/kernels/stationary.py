@@ -12,9 +12,9 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
-from ..linalg import by_parts
-from ..parameters import Positive
-from ..runtime import on_accelerator
+from ..numerics.devices import on_accelerator
+from ..numerics.linalg import by_parts
+from ..numerics.parameters import Positive
 from .base import (
     AbstractKernel,
     FixedKernel,

@@ -9,18 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import OptionError, unknown_option
-from ..specs import LIKELIHOODS, LikelihoodSpec, resolve
-from ..specs import Bernoulli as Bernoulli
-from ..specs import Categorical as Categorical
-from ..specs import Gaussian as Gaussian
-from ..specs import Poisson as Poisson
-from ..specs import StudentT as StudentT
-from .base import AbstractLikelihood as AbstractLikelihood
-from .bernoulli import BernoulliLikelihood as BernoulliLikelihood
-from .categorical import CategoricalLikelihood as CategoricalLikelihood
-from .gaussian import GaussianLikelihood as GaussianLikelihood
-from .poisson import PoissonLikelihood as PoissonLikelihood
-from .student_t import StudentTLikelihood as StudentTLikelihood
+from ..specs.base import resolve
+from .base import AbstractLikelihood
+from .bernoulli import BernoulliLikelihood
+from .categorical import CategoricalLikelihood
+from .gaussian import GaussianLikelihood
+from .poisson import PoissonLikelihood
+from .specs import LIKELIHOODS, Bernoulli, Categorical, Gaussian, LikelihoodSpec, Poisson, StudentT
+from .student_t import StudentTLikelihood
 
 _MAKERS: dict[type[LikelihoodSpec], Callable[[Any, int], AbstractLikelihood]] = {
     Gaussian: GaussianLikelihood.of,

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num
 
-from .. import specs
 from .base import AbstractLikelihood, check_all, check_columns, no_cdf, no_noise
 from .quadrature import N_PREDICT_NODES, expectation, log_expectation
+from .specs import Bernoulli
 
 
 class BernoulliLikelihood(AbstractLikelihood):
@@ -19,7 +19,7 @@ class BernoulliLikelihood(AbstractLikelihood):
     n_outputs: int = eqx.field(static=True)
 
     @classmethod
-    def of(cls, spec: specs.Bernoulli, n_outputs: int) -> BernoulliLikelihood:
+    def of(cls, spec: Bernoulli, n_outputs: int) -> BernoulliLikelihood:
         return cls(n_outputs)
 
     @property

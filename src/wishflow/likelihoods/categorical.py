@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, Num
 
-from .. import specs
 from ..errors import OptionError
 from .base import AbstractLikelihood, check_all, check_columns, no_cdf, no_noise
 from .quadrature import safe_sqrt
+from .specs import Categorical
 
 
 class CategoricalLikelihood(AbstractLikelihood):
@@ -24,7 +24,7 @@ class CategoricalLikelihood(AbstractLikelihood):
     n_predict_draws: int = eqx.field(static=True, default=100)
 
     @classmethod
-    def of(cls, spec: specs.Categorical, n_outputs: int) -> CategoricalLikelihood:
+    def of(cls, spec: Categorical, n_outputs: int) -> CategoricalLikelihood:
         if n_outputs != 1:
             raise OptionError(
                 f"{n_outputs} target columns given to the categorical likelihood; expected 1 column of class labels. "

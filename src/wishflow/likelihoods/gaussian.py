@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .. import specs
-from ..parameters import Positive
+from ..numerics.parameters import Positive
 from .base import AbstractLikelihood, check_columns, require_positive
+from .specs import Gaussian
 
 DEFAULT_VARIANCE = 0.01
 VARIANCE_FLOOR = 1e-8
@@ -21,7 +21,7 @@ class GaussianLikelihood(AbstractLikelihood):
     noise: Positive  # σ², (P,)
 
     @classmethod
-    def of(cls, spec: specs.Gaussian, n_outputs: int) -> GaussianLikelihood:
+    def of(cls, spec: Gaussian, n_outputs: int) -> GaussianLikelihood:
         """The same starting σ² for each output."""
         variance = DEFAULT_VARIANCE if spec.variance is None else require_positive("variance", spec.variance)
         return cls(Positive.of(np.full(n_outputs, variance), VARIANCE_FLOOR))

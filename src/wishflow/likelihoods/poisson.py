@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num
 
-from .. import specs
 from ..errors import OptionError
 from .base import AbstractLikelihood, check_all, check_columns, no_noise
 from .gaussian import normal_cdf
 from .quadrature import N_PREDICT_NODES, expectation, log_expectation, log_gamma_rule, safe_sqrt
+from .specs import Poisson
 
 LOG_RATE_CAP = 40.0
 """Rates beyond exp(40), more than any count a double can hold exactly, grow linearly: gradients stay finite."""
@@ -28,7 +28,7 @@ class PoissonLikelihood(AbstractLikelihood):
     log_rate: Float[Array, " P"] | None = None  # o
 
     @classmethod
-    def of(cls, spec: specs.Poisson, n_outputs: int) -> PoissonLikelihood:
+    def of(cls, spec: Poisson, n_outputs: int) -> PoissonLikelihood:
         if spec.log_rate is None:
             return cls(n_outputs)
         log_rate = np.asarray(spec.log_rate, float)

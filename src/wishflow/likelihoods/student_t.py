@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .. import specs
 from ..errors import OptionError
-from ..parameters import Positive
+from ..numerics.parameters import Positive
 from .base import AbstractLikelihood, check_columns, require_positive
 from .gaussian import normal_cdf, normal_log_density
 from .quadrature import expectation, log_gamma_rule
+from .specs import StudentT
 
 SCALE_FLOOR = 1e-4  # its square is the floor of a noise variance
 
@@ -29,7 +29,7 @@ class StudentTLikelihood(AbstractLikelihood):
     excess_dof: Positive  # ν − 2, (P,)
 
     @classmethod
-    def of(cls, spec: specs.StudentT, n_outputs: int) -> StudentTLikelihood:
+    def of(cls, spec: StudentT, n_outputs: int) -> StudentTLikelihood:
         """The same starting scale and degrees of freedom for each output."""
         scale = require_positive("scale", spec.scale)
         if not (np.isfinite(spec.dof) and spec.dof > 2):

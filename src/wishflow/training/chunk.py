@@ -18,8 +18,9 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
-from ..objectives import bound_of, damped_step
-from ..runtime import compiled, on_device
+from ..inducing.natural import damped_step
+from ..numerics.devices import compiled, on_device
+from .bounds import bound_of
 from .steps import AbstractSteps
 
 CHUNK = 500

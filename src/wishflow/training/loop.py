@@ -20,30 +20,20 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int, PyTree
 
-from .. import linalg
 from ..callbacks import CallbackList, ChunkEvent
 from ..errors import FactorisationError, TrainingError
-from ..fields.dynamic import Layout
 from ..inducing import kernel_matrix_on_host
-from ..initialise import series_batch
-from ..models import model_builder
-from ..models.dynamics import Start
-from ..models.latent import LatentStart
-from ..objectives import weighted
-from ..runtime import on_device, random_key
-from ..series import Transitions, Windows
-from ..specs import DynamicsSpec, FlowSpec, SparseGPSpec, TrainingSpec
+from ..numerics import linalg
+from ..numerics.devices import on_device, random_key
 from . import chunk
+from .bounds import weighted
 from .schedule import Convergence, kl_weights, rates_from
 from .stacks import choose, stacked, unstacked
-from .steps import AbstractSteps, SeriesSteps
-from .validation import BestState, HeldBack
+from .steps import AbstractSteps
+from .validation import BestState
 
 STEPS_PER_CHUNK = 100
 SKIPPED_LIMIT = 20
-# A window of ticks costs about as much as this many single transitions.
-WINDOWS_SHARE = 64
-LATENT_SHARE = 16
 # Models are chosen by held-back rows after this part of the iterations; in the rest they see all rows.
 FIRST_PART = 0.7
 # Of positions in a schedule that are sums of strides.
@@ -64,43 +54,6 @@ FALL = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem:
-    """A model to train on scaled data; a state may be wider than the inputs, which are its first `n_inputs` columns
-    (None: all). `n_paths` are the sample paths of a prediction.
-    """
-
-    spec: SparseGPSpec | FlowSpec
-    training: TrainingSpec
-    X: np.ndarray
-    y: np.ndarray
-    n_inducing: int
-    seed: int
-    learning_rate: float | Callable | None = None
-    n_inputs: int | None = None
-    n_paths: int = 100
-
-
-@dataclasses.dataclass(frozen=True)
-class SeriesProblem:
-    """A time series to train on: the items it is scored on, where training starts, and the inducing points."""
-
-    spec: DynamicsSpec
-    training: TrainingSpec
-    layout: Layout
-    transitions: Transitions | None
-    windows: Windows
-    start: Start | LatentStart
-    Z: np.ndarray
-    seed: int
-    learning_rate: float | Callable | None = None
-    model: Any = None
-
-    @property
-    def n_items(self) -> int:
-        return (0 if self.transitions is None else len(self.transitions)) + int(self.windows.is_scored.sum())
-
-
-@dataclasses.dataclass(frozen=True)
 class Trained:
     """A trained model, its history (one row for each iteration), how training ended, and what the model is."""
 
@@ -109,12 +62,6 @@ class Trained:
     n_iter: int
     status: str
     spec: Any
-
-
-def train_series(problem: SeriesProblem, callbacks: Any = None) -> Trained:
-    """Train one model of a time series."""
-    with CallbackList(callbacks) as calls:
-        return _SeriesRun(problem, calls).run()[0]
 
 
 class Run:
@@ -141,7 +88,7 @@ class Run:
         n_iter: int,
         peak: float | Callable,
         steps: AbstractSteps,
-        held_back: HeldBack | None = None,
+        held_back: Any = None,
         rest: Rest | None = None,
     ) -> PyTree:
         """Train and return the models as they end.
@@ -369,32 +316,3 @@ def _history(records: list[dict[str, Any]]) -> pd.DataFrame:
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "phase"}
         frames.append(pd.DataFrame({"phase": phase, **columns}))
     return pd.concat(frames, ignore_index=True)
-
-
-class _SeriesRun(Run):
-    """A time series: one phase on transitions and windows."""
-
-    def __init__(self, problem: SeriesProblem, calls: CallbackList) -> None:
-        super().__init__([problem], calls, [0], 1)
-        self.data = series_batch(problem.transitions, problem.windows)
-        self.n_rows = np.array([problem.n_items])
-
-    def run(self) -> list[Trained]:
-        problem, training = self.problems[0], self.training
-        model = problem.model
-        if model is None:
-            key = random_key(problem.seed + 1)
-            build = model_builder(problem.spec)
-            model = build(problem.spec, problem.layout, problem.start, problem.Z, key)
-        rate = training.learning_rate if problem.learning_rate is None else problem.learning_rate
-        steps = SeriesSteps(
-            training.n_train_samples,
-            training.flow_dtype,
-            False,
-            training.path_average,
-            n_transitions=training.batch_size,
-            n_windows=max(1, training.batch_size // (WINDOWS_SHARE if problem.spec.latent is None else LATENT_SHARE)),
-            objective=problem.spec.objective,
-            is_latent=problem.spec.latent is not None,
-        )
-        return self._package(self._stochastic_phase(model, "series", training.max_iter, rate, steps))

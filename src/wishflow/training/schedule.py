@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Real
 
-from ..runtime import on_device
-from ..specs import TrainingSpec
+from ..numerics.devices import on_device
 from .chunk import CHUNK, Rates
+from .specs import TrainingSpec
 
 LOWEST_NATURAL_SHARE = 0.1
 PATIENCE = 5

@@ -15,27 +15,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
-from ..models import FlowModel
-from ..objectives import (
-    Batch,
-    SeriesBatch,
-    TransitionBatch,
-    WindowBatch,
-    negative_bound,
-    negative_encoder_bound,
-    negative_filter_bound,
-    negative_rollout_bound,
-    negative_transition_bound,
-)
-from ..solver import is_unrolled
-
-# By objective and whether the state is latent.
-BOUNDS: dict[tuple[str, bool], Any] = {
-    ("transition", False): negative_transition_bound,
-    ("rollout", False): negative_rollout_bound,
-    ("transition", True): negative_filter_bound,
-    ("rollout", True): negative_encoder_bound,
-}
 Loss = tuple[Scalar, tuple[dict[str, Scalar], Any]]
 
 
@@ -80,70 +59,3 @@ def next_rows(data: Any, order: Int[Array, " N"], i: Int[Array, ""], batch_size:
     index = order[(i * batch_size + jnp.arange(batch_size)) % data.n_data.astype(int)]
     taken = jax.tree.map(lambda leaf: leaf[index], eqx.tree_at(lambda d: d.n_data, data, order))
     return eqx.tree_at(lambda d: d.n_data, taken, data.n_data)
-
-
-@dataclasses.dataclass(frozen=True)
-class RowSteps(AbstractSteps):
-    """Regression and classification: batches of rows."""
-
-    batch_size: int
-
-    def shuffle(self, key, data: Batch):
-        return shuffled(key, data.weights)
-
-    def batch(self, data: Batch, order, i):
-        return next_rows(data, order, i, self.batch_size)
-
-    def has_loops(self, model, data):
-        return isinstance(model, FlowModel) and not is_unrolled(model.n_steps)
-
-    def loss(self, model, batch: Batch, key, kl_weight):
-        return negative_bound(
-            model,
-            batch,
-            key,
-            kl_weight=kl_weight,
-            n_samples=self.n_samples,
-            dtype=jnp.dtype(self.flow_dtype),
-            has_sites=self.is_natural,
-            average=self.average,
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class SeriesSteps(AbstractSteps):
-    """Time series: batches of transitions and of windows, either of which may be absent."""
-
-    n_transitions: int
-    n_windows: int
-    objective: str
-    is_latent: bool
-
-    def shuffle(self, key, data: SeriesBatch):
-        parts = (data.transitions, data.windows)
-        keys = jax.random.split(key)
-        return tuple(None if p is None else shuffled(k, p.weights) for p, k in zip(parts, keys, strict=True))
-
-    def batch(self, data: SeriesBatch, order, i):
-        transitions: TransitionBatch | None = data.transitions
-        windows: WindowBatch | None = data.windows
-        if transitions is not None:
-            transitions = next_rows(transitions, order[0], i, self.n_transitions)
-        if windows is not None:
-            windows = next_rows(windows, order[1], i, self.n_windows)
-        return SeriesBatch(transitions, windows)
-
-    def has_loops(self, model, data: SeriesBatch):
-        return data.windows is not None and not is_unrolled(data.windows.h.shape[-1])
-
-    def loss(self, model, batch: SeriesBatch, key, kl_weight):
-        value, parts = BOUNDS[self.objective, self.is_latent](
-            model,
-            batch,
-            key,
-            kl_weight=kl_weight,
-            n_samples=self.n_samples,
-            dtype=jnp.dtype(self.flow_dtype),
-            average=self.average,
-        )
-        return value, (parts, None)

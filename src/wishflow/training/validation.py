@@ -6,17 +6,12 @@ choice between a flow and the sparse GP alone, are decided by the log density of
 
 from __future__ import annotations
 
-import dataclasses
+from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Bool, Float, PyTree
 
-from ..initialise import padded_batch, size_class
-from ..models.base import predictive_log_density
-from ..objectives import Batch
-from ..runtime import compiled, random_key
-from .stacks import choose, stacked
+from .stacks import choose
 
 # An early state must be ahead of the last one by this many standard errors: it is the best of many, and the best of
 # many equal ones is ahead by chance.
@@ -24,8 +19,6 @@ LEAD = 1.0
 # More rows would decide no better: their mean is already known to some hundredths of a nat.
 MOST_ROWS = 500
 LEAST_ROWS = 10
-# Rows times paths of a prediction.
-MOST_PATHS = 100_000
 
 
 def held_back(n_rows: int, fraction: float, seed: int) -> Bool[np.ndarray, " N"]:
@@ -39,58 +32,13 @@ def held_back(n_rows: int, fraction: float, seed: int) -> Bool[np.ndarray, " N"]
     return np.isin(np.arange(n_rows), chosen)
 
 
-@compiled
-def _row_scores(model, batch, key, n_paths):
-    return predictive_log_density(model, batch.X, batch.y, key, n_paths)
-
-
-@compiled
-def _row_scores_many(models, batches, keys, n_paths):
-    """One model after another: all at once would need as many times the memory, and each fills a device."""
-
-    def one(args):
-        model, batch, key = args
-        return predictive_log_density(model, batch.X, batch.y, key, n_paths)
-
-    return jax.lax.map(one, (models, batches, keys))
-
-
-@dataclasses.dataclass(frozen=True)
-class HeldBack:
-    """The rows held back from each of one or several models, padded and stacked as the models are.
-
-    A density is a mixture over `n_paths`, as many as predictions will have, because a mixture of fewer scores lower;
-    fewer only where rows times paths, which are in memory together, would be too many.
-    """
-
-    batch: Batch
-    keys: PyTree
-    n_rows: tuple[int, ...]
-    n_paths: int
-
-    @classmethod
-    def of(cls, rows: list[tuple[np.ndarray, np.ndarray]], seeds: list[int], n_paths: int) -> HeldBack:
-        """The rows (X, y) of each model; the seeds are those of their predictions."""
-        size = size_class(max(len(X) for X, _ in rows))
-        n_paths = min(n_paths, MOST_PATHS // size)
-        batches = [padded_batch(X, y, size) for X, y in rows]
-        keys = [random_key(seed) for seed in seeds]
-        return cls(stacked(batches), stacked(keys), tuple(len(X) for X, _ in rows), n_paths)
-
-    def log_densities(self, models: PyTree) -> list[Float[np.ndarray, " R"]]:
-        """The log predictive density of each row, for each model."""
-        run = _row_scores_many if len(self.n_rows) > 1 else _row_scores
-        found = np.asarray(run(models, self.batch, self.keys, self.n_paths)).reshape(len(self.n_rows), -1)
-        return [values[:n] for values, n in zip(found, self.n_rows, strict=True)]
-
-
 class BestState:
     """The state of each model that predicted the held-back rows best, as training goes on.
 
     `stale` counts the chunks since then.
     """
 
-    def __init__(self, rows: HeldBack, models: PyTree) -> None:
+    def __init__(self, rows: Any, models: PyTree) -> None:
         self.rows = rows
         self.models = models
         self.densities = rows.log_densities(models)

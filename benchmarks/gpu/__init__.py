@@ -1,1 +1,0 @@
-"""Speed on an accelerator, beside what the machine can do at best: `python -m benchmarks.gpu`."""

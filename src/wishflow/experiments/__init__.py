@@ -1,1 +1,0 @@
-"""Experiments: models side by side on data, declared by name."""

@@ -1,1 +1,0 @@
-"""The Beijing series: the paper's figures and a rolling comparison; result files become tables, figures, a page."""

@@ -1,0 +1,50 @@
+"""`load`: estimators from model files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import specs
+from .errors import ModelFileError
+from .files.model_file import read_model
+from .numerics.devices import computing
+from .regression.classifier import FlowClassifier
+from .regression.regressors import FlowRegressor, SparseGPRegressor
+from .regression.storage import restore
+from .series.forecaster import WishartForecaster
+from .series.storage import rebuilt as rebuilt_forecaster
+
+CLASSES = (SparseGPRegressor, FlowRegressor, FlowClassifier, WishartForecaster)
+REGISTRY: dict[str, type] = {cls.__name__: cls for cls in CLASSES}
+
+
+def load(path: str | Path, custom: dict[str, type] | None = None) -> Any:
+    """Read an estimator that `save` wrote. `custom` adds classes of your own, by name, to those of this package."""
+    header, arrays = read_model(path)
+    registry = {**REGISTRY, **(custom or {})}
+    name = header.get("class")
+    if not isinstance(name, str) or name not in registry:
+        raise ModelFileError(
+            f"{path} holds a {name!r}; known are {sorted(registry)}. Pass the class as custom={{{name!r}: YourClass}}."
+        )
+    try:
+        return _rebuilt(registry[name], header, arrays)
+    except ModelFileError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ModelFileError(
+            f"{path} does not describe a model that this version can build ({type(error).__name__}: {error}); "
+            "save the model again with this version."
+        ) from error
+
+
+def _rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+    if issubclass(cls, WishartForecaster):
+        return rebuilt_forecaster(cls, header, arrays)
+    estimator = cls(**{key: specs.from_json(value) for key, value in header["parameters"].items()})
+    with computing():
+        restore(estimator, header, arrays)
+    return estimator

@@ -1,0 +1,1 @@
+"""Linear algebra, constrained parameters, random numbers, scaling, padding; devices and precision."""

@@ -1,0 +1,6 @@
+"""Regression and classification: sparse GPs and flows, their objectives, training, presets and estimators."""
+
+from .classifier import FlowClassifier as FlowClassifier
+from .many import fit_many as fit_many
+from .regressors import FlowRegressor as FlowRegressor
+from .regressors import SparseGPRegressor as SparseGPRegressor

@@ -1,0 +1,57 @@
+"""Checks of X and y."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from ..errors import DataError
+
+# --- data ------------------------------------------------------------------------------------
+
+
+def checked_rows(estimator: Any, *data: Any, **options: Any) -> Any:
+    """scikit-learn's checks of X, or of X and y, with X in float64."""
+    with _words_for_text():
+        # One memory layout: sums over a frame's columns would round differently from those over an array's.
+        return validate_data(estimator, *data, dtype=np.float64, order="C", **options)
+
+
+def checked_numbers(y: Any) -> np.ndarray:
+    """Targets in float64."""
+    with _words_for_text():
+        return np.asarray(y, float)
+
+
+@contextlib.contextmanager
+def _words_for_text() -> Iterator[None]:
+    """Text that is no number gets words of our own: NumPy's do not say what to do."""
+    try:
+        yield
+    except ValueError as error:
+        if "could not convert" not in str(error):
+            raise
+        raise DataError(
+            f"the data hold text ({error}); expected numbers: encode text columns first, "
+            "with scikit-learn's OneHotEncoder for example."
+        ) from error
+
+
+def checked_targets(y: Any, n_rows: int, n_targets: int) -> np.ndarray:
+    """Targets to score, (N, P): finite numbers, as many rows as X, as many columns as the model has targets."""
+    y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+    y = y[:, None] if y.ndim == 1 else y
+    check_same_rows(n_rows, len(y))
+    if y.shape[1:] != (n_targets,):
+        raise DataError(f"y has shape {y.shape}; the model was fitted to {n_targets} target column(s): pass as many.")
+    return y
+
+
+def check_same_rows(n_inputs: int, n_targets: int) -> None:
+    if n_inputs != n_targets:
+        raise DataError(f"X has {n_inputs} rows and y has {n_targets}; they must have the same number of rows.")

@@ -1,0 +1,123 @@
+"""What the scikit-learn estimators share: options, scaling, training, prediction, files."""
+
+from __future__ import annotations
+
+import abc
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from ..callbacks import make_callbacks
+from ..errors import unknown_option
+from ..likelihoods import Gaussian, LikelihoodSpec, StudentT
+from ..numerics.devices import computing
+from ..numerics.scaling import Scaler, random_directions, widened
+from ..specs import checks
+from ..training.loop import Trained
+from ..training.options import chosen_training
+from ..training.specs import TrainingSpec
+from . import prediction, presets
+from .data import checked_rows
+from .training import Problem, train
+
+# Rows further than this from the training data, in standard deviations, are moved here: squares must not overflow.
+FARTHEST = 1e30
+
+
+class ModelEstimator(BaseEstimator, abc.ABC):
+    """Base of the regressors and the classifier; subclasses say what model they are and what y is."""
+
+    # --- what a subclass fills in ---
+
+    @abc.abstractmethod
+    def _prepare(self, X: Any, y: Any, n_rows: int | None = None) -> Problem:
+        """Check X and y and say what is to be trained; `n_rows` is what the preset's rule is asked for (None: N)."""
+
+    @abc.abstractmethod
+    def _model_spec(self, training: TrainingSpec, likelihood: LikelihoodSpec) -> Any:
+        """The model that the options describe."""
+
+    # --- fitting ---
+
+    def _fit(self, X: Any, y: Any) -> Any:
+        """Fit a copy and take over what it learnt at the very end.
+
+        An error, or Ctrl-C, leaves the estimator exactly as it was.
+        """
+        fitted = copy.copy(self)
+        problem = fitted._prepare(X, y)
+        with computing():
+            fitted._accept(train([problem], make_callbacks(self, len(problem.X)))[0])
+        self.__dict__ = fitted.__dict__
+        return self
+
+    def _problem(self, X: np.ndarray, y: np.ndarray, likelihood: LikelihoodSpec, n_rows: int | None = None) -> Problem:
+        """Check the options, scale, and say what is to be trained."""
+        checks.verbosity(self.verbose)
+        n_inducing = checks.positive_int("n_inducing", self.n_inducing)
+        self.training_ = self._training(len(X) if n_rows is None else n_rows, X.shape[1])
+        self.spec_ = self._model_spec(self.training_, likelihood)
+        self.seed_ = checks.fixed_seed(self.random_state)
+        self.x_scaler_, self.y_scaler_ = Scaler.of(X, "X"), target_scaler(y, likelihood)
+        schedule = self.learning_rate if callable(self.learning_rate) else None
+        X, y = self.x_scaler_.forward(X), self.y_scaler_.forward(y)
+        n_inputs, state_dim = X.shape[1], self.training_.state_dim
+        self.directions_ = random_directions(X, n_inputs if state_dim is None else state_dim, self.seed_)
+        X = widened(X, self.directions_)
+        n_paths = self._n_predict()
+        return Problem(self.spec_, self.training_, X, y, n_inducing, self.seed_, schedule, n_inputs, n_paths)
+
+    def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
+        return chosen_training(self, presets.PRESETS, n_rows, n_inputs)
+
+    def _accept(self, trained: Trained) -> None:
+        """Keep what training gave."""
+        self.model_, self.history_, self.n_iter_ = trained.model, trained.history, trained.n_iter
+        self.status_, self.spec_ = trained.status, trained.spec
+        # A sparse GP that was kept instead of a flow is one of the inputs.
+        self.directions_ = self.directions_[:, : self.model_.output.basis.Z.shape[1] - len(self.directions_)]
+
+    # --- prediction ---
+
+    def _scaled(self, X: Any) -> np.ndarray:
+        """States of rows at time 0."""
+        check_is_fitted(self, "model_")
+        with np.errstate(over="ignore"):
+            scaled = self.x_scaler_.forward(checked_rows(self, X, reset=False))
+        return widened(np.clip(scaled, -FARTHEST, FARTHEST), self.directions_)
+
+    def _n_predict(self) -> int:
+        return checks.positive_int("n_predict_samples", getattr(self, "n_predict_samples", 1))
+
+    def _moments(self, X: Any) -> tuple[np.ndarray, ...]:
+        return prediction.predictive_moments(self.model_, self._scaled(X), self.seed_, self._n_predict())
+
+    def _log_prob(self, X: np.ndarray, y: np.ndarray, average: str) -> np.ndarray:
+        """Log density of scaled targets at scaled rows, (N,)."""
+        mixture, mean_log = prediction.predictive_log_prob(self.model_, X, y, self.seed_, self._n_predict())
+        return mixture if average == "density" else mean_log
+
+    # --- files ---
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted estimator to one file (safetensors with a JSON header); `wishflow.load` reads it."""
+        from .storage import save_estimator
+
+        check_is_fitted(self, "model_")
+        save_estimator(self, path)
+
+
+def target_scaler(y: np.ndarray, likelihood: LikelihoodSpec) -> Scaler:
+    """The scale of targets (N, P): none for counts and labels; where outliers are part of the model, not by them."""
+    if isinstance(likelihood, Gaussian):
+        return Scaler.of(y, "y")
+    return Scaler.robust(y, "y") if isinstance(likelihood, StudentT) else Scaler.identity(y.shape[1])
+
+
+def check_average(average: Any) -> None:
+    if average not in ("density", "log"):
+        raise unknown_option("average", average, ("density", "log"))

@@ -1,0 +1,107 @@
+"""Flows: inputs follow dx = μ(x) dt + √Σ(x) dB over [0, T] before a sparse GP predicts (the paper, section 3)."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from .. import kernels, wishart
+from ..inducing import InducingBasis, SparseGP
+from ..likelihoods import AbstractLikelihood, GaussianLikelihood
+from ..numerics.parameters import Positive
+from ..training.specs import TrainingSpec
+from ..wishart.base import AbstractField
+from ..wishart.solver import simulate_paths
+from ..wishart.specs import NoDiffusion
+from .models import AbstractModel
+from .sparse_gp import SparseGPModel
+from .specs import FlowSpec
+
+# The field may be evaluated in float32: with this jitter, rounding of k(Z, x) moves a(x) by 1e-4 at most.
+FIELD_JITTER = 1e-6
+
+
+class FlowModel(AbstractModel):
+    """x_0 = x, x_T by Euler–Maruyama, y ~ p(y | g(x_T))."""
+
+    output: SparseGP
+    likelihood: AbstractLikelihood
+    field: AbstractField
+    flow_time: float = eqx.field(static=True)
+    n_steps: int = eqx.field(static=True)
+    is_pathwise: bool = eqx.field(static=True)
+    has_noise: bool = eqx.field(static=True)
+
+    def _prepared(self, key, dtype):
+        return self.field.draw(key, dtype) if self.is_pathwise else self.field.prepare(dtype)
+
+    def carry(self, X, key, dtype=None):
+        return self._carried(X, key, dtype, n_copies=1)
+
+    def _carried(self, X, key, dtype, n_copies: int):
+        """`carry` as one of `n_copies` calls under `vmap`."""
+        dtype = X.dtype if dtype is None else dtype
+        k_field, k_path = jax.random.split(key)
+        field = self._prepared(k_field, dtype)
+        end, _ = simulate_paths(k_path, field, X.astype(dtype), self.flow_time, self.n_steps, n_copies)
+        return end.astype(X.dtype)
+
+    def carry_samples(self, X, key, n_samples, dtype=None):
+        if not self.is_pathwise or n_samples == 1:
+            return super().carry_samples(X, key, n_samples, dtype)
+        # Each sample is a draw of the field, shared by its rows.
+        keys = jax.random.split(key, n_samples)
+        return jax.vmap(lambda k: self._carried(X, k, dtype, n_samples))(keys).reshape(-1, X.shape[-1])
+
+    def paths(self, X, key):
+        """The states after each step, (T, N, D), for figures."""
+        k_field, k_path = jax.random.split(key)
+        return simulate_paths(k_path, self._prepared(k_field, X.dtype), X, self.flow_time, self.n_steps)[1]
+
+    @property
+    def is_stochastic(self):
+        return self.has_noise
+
+    def path_kl(self):
+        return self.field.kl()
+
+    def bases(self):
+        return [self.output.basis, *([self.field.basis] if hasattr(self.field, "basis") else [])]
+
+    def summary(self):
+        return self.field.summary()
+
+
+def _with_less_noise(likelihood: AbstractLikelihood, share: float) -> AbstractLikelihood:
+    """The warm start explains by noise what the flow is there to explain; a flow may start with a share of it."""
+    if share == 1.0 or not isinstance(likelihood, GaussianLikelihood):
+        return likelihood
+    return GaussianLikelihood(Positive.of(share * likelihood.variance, likelihood.noise.floor))
+
+
+def build(spec: FlowSpec, training: TrainingSpec, start: SparseGPModel, Z: object, key: PRNGKeyArray) -> FlowModel:
+    """A flow that starts from a (trained) sparse GP: its output GP and likelihood, and a field near the identity
+    flow on Z.
+    """
+    dim = start.output.basis.Z.shape[1]
+    Z = np.asarray(Z, float)
+    if spec.time_dependent:
+        # Times spread evenly over (0, T), in random order so that time and place are not tied.
+        order = np.asarray(jax.random.permutation(jax.random.fold_in(key, 1), len(Z)))
+        Z = np.column_stack([Z, spec.flow_time * (order + 0.5) / len(Z)])
+    kernel = kernels.build(
+        spec.kernel, Z.shape[1], variance=training.field_variance, lengthscale=training.field_lengthscale
+    )
+    basis = InducingBasis.of(kernel, Z, FIELD_JITTER)
+    field = wishart.build(spec.diffusion, basis, dim, key, spec.time_dependent)
+    return FlowModel(
+        start.output,
+        _with_less_noise(start.likelihood, training.flow_noise_share),
+        field,
+        float(spec.flow_time),
+        int(spec.n_steps),
+        spec.sampling == "pathwise",
+        not isinstance(spec.diffusion, NoDiffusion),
+    )

@@ -1,0 +1,204 @@
+"""L-BFGS on the collapsed bound of a Gaussian sparse GP.
+
+Many models at once, or one on an accelerator: `optax.lbfgs` in compiled chunks. One model on the CPU: SciPy's L-BFGS-B
+around a compiled value and gradient, which compiles in a fraction of the time (docs/decisions.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import scipy.optimize
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int, PyTree, Scalar
+
+from ..errors import TrainingError
+from ..numerics.devices import compiled, on_device
+from .batches import Batch
+from .collapsed import collapsed_bound, collapsed_statistics, optimal_posterior
+from .sparse_gp import SparseGPModel
+
+CHUNK = 50
+# −bound / N where it cannot be computed.
+TOO_FAR = 1e10
+OPTIMISER = optax.lbfgs(memory_size=20, linesearch=optax.scale_by_zoom_linesearch(max_linesearch_steps=15))
+
+
+class CollapsedState(eqx.Module):
+    """Model and optimiser; `value` is the bound at the model."""
+
+    model: SparseGPModel
+    optimiser: PyTree
+    value: Scalar
+
+
+def _mask(model: SparseGPModel) -> PyTree:
+    """Kernel, Z and noise are moved; q has been maximised out and the jitter is fixed during a run."""
+    mask = jax.tree.map(lambda leaf: True, model)
+    return eqx.tree_at(
+        lambda m: (m.output.posterior, m.output.basis.jitter),
+        mask,
+        (jax.tree.map(lambda leaf: False, model.output.posterior), False),
+    )
+
+
+def start_collapsed(model: SparseGPModel) -> CollapsedState:
+    parameters, _ = eqx.partition(model, _mask(model))
+    # Strong types throughout: a weakly typed leaf would make the second chunk another program.
+    optimiser = jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), OPTIMISER.init(parameters))
+    return CollapsedState(model, optimiser, jnp.full((), -jnp.inf, model.output.basis.Z.dtype))
+
+
+def run_collapsed(
+    state: CollapsedState, data: Batch, n: Int[Array, ""]
+) -> tuple[CollapsedState, dict[str, Float[Array, " chunk"]]]:
+    """n ≤ CHUNK iterations; the bound is divided by N so that the line search sees numbers of order one."""
+    parameters, fixed = eqx.partition(state.model, _mask(state.model))
+
+    def loss(parameters):
+        value = -collapsed_bound(eqx.combine(parameters, fixed), data) / data.n_data
+        # A factorisation that fails is a step too far: the line search backs off from a large finite number.
+        return jnp.where(jnp.isfinite(value), value, TOO_FAR)
+
+    value_and_grad = optax.value_and_grad_from_state(loss)
+
+    def body(i, carry):
+        parameters, optimiser, records = carry
+        value, gradient = value_and_grad(parameters, state=optimiser)
+        gradient = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0.0), gradient)
+        updates, moved = OPTIMISER.update(gradient, optimiser, parameters, value=value, grad=gradient, value_fn=loss)
+        new = optax.apply_updates(parameters, updates)
+        is_good = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(new)]).all()
+        new = jax.tree.map(lambda a, b: jnp.where(is_good, a, b), new, parameters)
+        noise = eqx.combine(new, fixed).likelihood.noise_summary()
+        report = {"bound": -value * data.n_data, "noise": noise, "skipped": 1.0 - is_good}
+        return new, moved, {name: records[name].at[i].set(value) for name, value in report.items()}
+
+    records = {name: jnp.full((CHUNK,), jnp.nan) for name in ("bound", "noise", "skipped")}
+    parameters, optimiser, records = jax.lax.fori_loop(0, n, body, (parameters, state.optimiser, records))
+    value = -optax.tree_utils.tree_get(optimiser, "value") * data.n_data
+    return CollapsedState(eqx.combine(parameters, fixed), optimiser, value), records
+
+
+def finish_collapsed(model: SparseGPModel, data: Batch) -> SparseGPModel:
+    """The model with its optimal q."""
+    return eqx.tree_at(lambda m: m.output.posterior, model, optimal_posterior(model, data))
+
+
+@compiled
+def collapsed_chunk(state, data, n):
+    return run_collapsed(state, data, n)
+
+
+@compiled
+def collapsed_chunk_many(states, data, n):
+    return jax.vmap(lambda s, d: run_collapsed(s, d, n))(states, data)
+
+
+@compiled
+def collapsed_end(model, data):
+    return finish_collapsed(model, data)
+
+
+@compiled
+def collapsed_end_many(models, data):
+    return jax.vmap(finish_collapsed)(models, data)
+
+
+@compiled
+def _value_and_grad(vector, model, data):
+    """−bound / N, its gradient, the noise and the best q, at the model whose parameters are one flat vector.
+
+    q is needed once, at the end, but has a program in common with the rest: of an evaluation, which is some N M²
+    operations, the M³ of q for each output are little, and a program for q alone would have to be compiled.
+    """
+    parameters, fixed = eqx.partition(model, _mask(model))
+
+    def loss(parameters):
+        model = eqx.combine(parameters, fixed)
+        statistics = collapsed_statistics(model, data)
+        return -collapsed_bound(model, data, statistics) / data.n_data, (model, statistics)
+
+    (value, (model, statistics)), gradient = jax.value_and_grad(loss, has_aux=True)(ravel_pytree(parameters)[1](vector))
+    q = optimal_posterior(model, data, statistics)
+    return value, ravel_pytree(gradient)[0], model.likelihood.noise_summary(), q
+
+
+def best_on_host(model: SparseGPModel, data: Batch) -> SparseGPModel:
+    """`finish_collapsed` by the program of `minimise_on_host`."""
+    vector = _raveled(eqx.partition(model, _mask(model))[0])
+    return eqx.tree_at(lambda m: m.output.posterior, model, _value_and_grad(on_device(vector), model, data)[3])
+
+
+def _raveled(tree: PyTree) -> np.ndarray:
+    """`ravel_pytree` on the host, where its small operations need no programs."""
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
+
+
+def _unraveled(vector: np.ndarray, tree: PyTree) -> PyTree:
+    """The vector in the shapes of the tree."""
+    leaves, structure = jax.tree.flatten(tree)
+    parts = np.split(vector, np.cumsum([leaf.size for leaf in leaves])[:-1])
+    shaped = [on_device(part.reshape(leaf.shape)) for part, leaf in zip(parts, leaves, strict=True)]
+    return jax.tree.unflatten(structure, shaped)
+
+
+def minimise_on_host(
+    model: SparseGPModel, data: Batch, n_iter: int, on_chunk: Callable[[int, dict[str, np.ndarray]], bool]
+) -> tuple[SparseGPModel, bool]:
+    """Maximise the collapsed bound with SciPy's L-BFGS-B; `on_chunk` sees every CHUNK iterations and may ask to stop.
+
+    Ends when an iteration gains less than 1e-8 (relative to the bound per row). Returns the model and whether it
+    converged.
+    """
+    parameters, fixed = eqx.partition(model, _mask(model))
+    last = {"value": np.inf, "noise": np.nan}
+
+    def loss(vector: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient, noise = (np.asarray(part) for part in _value_and_grad(on_device(vector), model, data)[:3])
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+            # A factorisation that failed is a step too far: the line search backs off from a large number.
+            return TOO_FAR, np.zeros_like(vector)
+        last.update(value=float(value), noise=float(noise))
+        return float(value), gradient
+
+    n_rows = float(data.n_data)
+    values: list[tuple[float, float, float]] = []
+
+    def after_iteration(intermediate_result: scipy.optimize.OptimizeResult) -> None:
+        values.append((-intermediate_result.fun * n_rows, last["noise"], 0.0))
+        if len(values) % CHUNK == 0 and on_chunk(len(values), _records(values[-CHUNK:])):
+            raise StopIteration
+
+    result = scipy.optimize.minimize(
+        loss,
+        _raveled(parameters),
+        jac=True,
+        method="L-BFGS-B",
+        callback=after_iteration,
+        options={"maxiter": n_iter, "maxcor": 20, "maxfun": 20 * n_iter, "ftol": 1e-8, "gtol": 1e-7},
+    )
+    if not np.isfinite(last["value"]):
+        raise not_finite()
+    if not values:
+        values.append((-last["value"] * n_rows, last["noise"], 0.0))
+    if len(values) % CHUNK:
+        on_chunk(len(values), _records(values[-(len(values) % CHUNK) :]))
+    return eqx.combine(_unraveled(result.x, parameters), fixed), bool(result.success)
+
+
+def not_finite() -> TrainingError:
+    """The error where the bound cannot be computed at the starting values."""
+    return TrainingError(
+        "the collapsed bound is not finite at the starting values of the kernel and the noise; expected a finite "
+        "number. Variances and lengthscales are in units of scaled data: values near 1 are usual."
+    )
+
+
+def _records(values: list[tuple[float, float, float]]) -> dict[str, np.ndarray]:
+    return dict(zip(("bound", "noise", "skipped"), np.array(values).T, strict=True))

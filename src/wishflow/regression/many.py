@@ -1,0 +1,60 @@
+"""`fit_many`: train many estimators of equal shape at once."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import DataError
+from ..likelihoods import Poisson
+from ..numerics.devices import computing, on_accelerator
+from .estimator import ModelEstimator
+from .training import Problem, train
+
+
+def fit_many(
+    estimators: Sequence[ModelEstimator], data: Sequence[tuple[Any, Any]], callbacks: Any = None
+) -> list[ModelEstimator]:
+    """Fit `estimators[i]` to `data[i] = (X, y)`; returns the same estimators, fitted.
+
+    On an accelerator all of them are trained in one program under `vmap` (20 splits of a data set cost little more than
+    one); they must then have the same options and the same number of columns. On the CPU they are trained one after
+    another.
+    """
+    if len(estimators) != len(data):
+        raise DataError(f"{len(estimators)} estimators and {len(data)} data sets were given; pass one (X, y) for each.")
+    if not estimators:
+        return []
+    # Those that are trained together have one rule, that of the first: folds may differ by a row.
+    n_rows = len(data[0][0]) if on_accelerator() else None
+    # Copies are fitted: an error in one fit leaves all estimators as they were.
+    fitted = [copy.copy(estimator) for estimator in estimators]
+    problems = [estimator._prepare(X, y, n_rows) for estimator, (X, y) in zip(fitted, data, strict=True)]
+    _check_alike(problems)
+    with computing():
+        trained = train(problems, callbacks)
+    for copied, result in zip(fitted, trained, strict=True):
+        copied._accept(result)
+    for estimator, copied in zip(estimators, fitted, strict=True):
+        estimator.__dict__ = copied.__dict__
+    return list(estimators)
+
+
+def _shape(problem: Problem) -> tuple[Any, ...]:
+    """What must be equal: the model, but for the log rates of counts, which are numbers in its arrays, and columns."""
+    spec = problem.spec
+    if isinstance(spec.likelihood, Poisson):
+        spec = dataclasses.replace(spec, likelihood=Poisson())
+    return spec, problem.n_inputs, problem.y.shape[1]
+
+
+def _check_alike(problems: list) -> None:
+    first = problems[0]
+    for i, problem in enumerate(problems):
+        if _shape(problem) != _shape(first):
+            raise DataError(
+                f"problem {i} differs from problem 0 in its model or its number of columns; fit_many trains models of "
+                "equal shape: fit the others in calls of their own."
+            )

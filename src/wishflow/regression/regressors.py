@@ -1,0 +1,307 @@
+"""`SparseGPRegressor` (SGP) and `FlowRegressor` (No noise, diffGP, diffWGP), used like any scikit-learn regressor."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from .. import likelihoods, specs
+from ..errors import OptionError
+from ..kernels.specs import KERNELS, KernelSpec
+from ..likelihoods import LIKELIHOODS, Bernoulli, Categorical, LikelihoodSpec, Poisson
+from ..specs import checks
+from ..training.loop import HELD_OUT
+from ..training.specs import TrainingSpec
+from ..wishart.specs import DIFFUSIONS, DiffusionSpec, GPDiffusion, Wishart
+from . import prediction
+from .data import checked_numbers, checked_rows, checked_targets
+from .estimator import ModelEstimator, check_average
+from .specs import FlowSpec, SparseGPSpec
+from .training import Problem
+
+N_COVARIANCE_DRAWS = 500
+
+
+class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
+    """What the regressors share: y of one or several columns; means, intervals, densities and draws in its units."""
+
+    def fit(self, X: Any, y: Any) -> ModelRegressor:
+        """Fit to inputs X (N, D) and targets y (N,) or (N, P); scales come from these rows alone."""
+        return self._fit(X, y)
+
+    def _prepare(self, X: Any, y: Any, n_rows: int | None = None) -> Problem:
+        X, y = checked_rows(self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2)
+        y = checked_numbers(y)
+        self.is_multi_output_ = y.ndim == 2
+        likelihood = specs.resolve("likelihood", self.likelihood, LIKELIHOODS, LikelihoodSpec)
+        if isinstance(likelihood, Bernoulli | Categorical):
+            raise OptionError(f"likelihood={self.likelihood!r} is for classes; use FlowClassifier for labels.")
+        y = y if y.ndim == 2 else y[:, None]
+        likelihoods.build(likelihood, y.shape[1]).validate(y)
+        return self._problem(X, y, with_log_rate(likelihood, y), n_rows)
+
+    def _shaped(self, values: np.ndarray) -> np.ndarray:
+        """(N, P, …) as it is for several targets, (N, …) for one."""
+        return values if self.is_multi_output_ else values[:, 0]
+
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
+        """Predictive mean; with `return_std` also the standard deviation, with `return_cov` the covariance of all rows.
+
+        The covariance is between rows, (N, N) for one target and (N, N, P) for several, as in scikit-learn's
+        GaussianProcessRegressor; its correlations are those of joint draws (500 of them, or `n_predict_samples` where
+        that is more), its variances are the ones `return_std` gives.
+        """
+        if return_std and return_cov:
+            raise OptionError("return_std and return_cov were both asked for; ask for one of them.")
+        check_is_fitted(self, "model_")
+        mean, covariance = self._moments(X)
+        mean = self._shaped(self.y_scaler_.inverse(mean))
+        std = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2)) * self.y_scaler_.scale
+        if return_std:
+            return mean, self._shaped(std)
+        if return_cov:
+            return mean, self._joint_covariance(X, std)
+        return mean
+
+    def _joint_covariance(self, X: Any, std: np.ndarray) -> np.ndarray:
+        """Correlations from joint draws, variances exact."""
+        draws = self._draws(X, max(self._n_predict(), N_COVARIANCE_DRAWS), self.seed_)
+        centred = draws - draws.mean(0)
+        covariance = np.einsum("snp,smp->nmp", centred, centred) / (len(draws) - 1)
+        n = np.arange(len(std))
+        sampled = np.sqrt(np.maximum(covariance[n, n], np.finfo(float).tiny))
+        covariance *= (std / sampled)[:, None] * (std / sampled)[None]
+        return covariance if self.is_multi_output_ else covariance[..., 0]
+
+    def predict_components(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of y given each of S sample paths: (S, N), or (S, N, P) for several targets.
+
+        The predictive distribution of a row is their equally weighted mixture, one of normals where the noise is
+        Gaussian; all scores of a row follow from it. S is 1 where the inputs are not moved at random.
+        """
+        parts = prediction.predictive_components(self.model_, self._scaled(X), self.seed_, self._n_predict())
+        means, variances = self.y_scaler_.inverse(parts[0]), parts[1] * self.y_scaler_.scale**2
+        return (means, variances) if self.is_multi_output_ else (means[..., 0], variances[..., 0])
+
+    def predict_quantiles(self, X: Any, alpha: Any) -> np.ndarray:
+        """Quantiles of y, by inverting the predictive distribution: (N, A), or (N, P, A) for several targets."""
+        levels = checks.levels("alpha", alpha)
+        Z = self._scaled(X)
+        quantiles = prediction.predictive_quantiles(self.model_, Z, levels, self.seed_, self._n_predict())
+        quantiles = quantiles * self.y_scaler_.scale[:, None] + self.y_scaler_.mean[:, None]
+        return self._shaped(quantiles)
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
+        """Central interval with the given coverage: (N, 2), or (N, P, 2) for several targets."""
+        level = checks.levels("coverage", coverage)
+        if level.size > 1:
+            raise OptionError(f"coverage={coverage!r} given; expected one number: use predict_quantiles for several.")
+        return self.predict_quantiles(X, [0.5 - level[0] / 2, 0.5 + level[0] / 2])
+
+    def log_prob(self, X: Any, y: Any, average: str = "density") -> np.ndarray:
+        """Log predictive density of each row in the units of y, joint over targets, (N,).
+
+        average="density" is the log of the mean density over sample paths (the mixture); "log" the mean of the logs,
+        which is the paper's score and kept for comparison.
+        """
+        check_average(average)
+        Z = self._scaled(X)
+        y = checked_targets(y, len(Z), len(self.y_scaler_.scale))
+        self.model_.likelihood.validate(y)
+        return self._log_prob(Z, self.y_scaler_.forward(y), average) - np.log(self.y_scaler_.scale).sum()
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+        """Joint draws of y at the rows: (N, S), or (N, P, S) for several targets, as scikit-learn shapes them."""
+        check_is_fitted(self, "model_")
+        n_samples = checks.positive_int("n_samples", n_samples)
+        return self._shaped(np.moveaxis(self._draws(X, n_samples, checks.any_seed(random_state)), 0, -1))
+
+    def _draws(self, X: Any, n_samples: int, seed: int) -> np.ndarray:
+        return self.y_scaler_.inverse(prediction.joint_samples(self.model_, self._scaled(X), seed, n_samples))
+
+
+def with_log_rate(likelihood: LikelihoodSpec, y: np.ndarray) -> LikelihoodSpec:
+    """A Poisson likelihood without log rates of its own gets log((Σ y + ½) / N) of each target (N, P).
+
+    The ½ is for targets without any count.
+    """
+    if not isinstance(likelihood, Poisson) or likelihood.log_rate is not None:
+        return likelihood
+    log_rate = np.log((y.sum(axis=0) + 0.5) / len(y))
+    return dataclasses.replace(likelihood, log_rate=tuple(log_rate.tolist()))
+
+
+class SparseGPRegressor(ModelRegressor):
+    """Sparse Gaussian process regression with several outputs and non-Gaussian noise (SGP).
+
+    With Gaussian noise the collapsed bound is maximised by L-BFGS where N allows; otherwise natural gradients and Adam.
+    """
+
+    def __init__(
+        self,
+        n_inducing=100,
+        kernel="rbf",
+        likelihood="gaussian",
+        preset="fast",
+        max_iter=None,
+        batch_size=None,
+        learning_rate=None,
+        tol=None,
+        random_state=None,
+        callbacks=None,
+        verbose=0,
+    ):
+        self.n_inducing = n_inducing
+        self.kernel = kernel
+        self.likelihood = likelihood
+        self.preset = preset
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.tol = tol
+        self.random_state = random_state
+        self.callbacks = callbacks
+        self.verbose = verbose
+
+    def _training(self, n_rows, n_inputs):
+        """There is only the phase of the output GP here, so `max_iter` and `learning_rate` are those of that phase."""
+        training = super()._training(n_rows, n_inputs)
+        changes: dict[str, Any] = {}
+        if self.max_iter is not None:
+            changes["warm_iter"] = training.max_iter
+        if self.learning_rate is not None:
+            changes["warm_rate"] = training.learning_rate
+        return dataclasses.replace(training.without_flow(), **changes)
+
+    def _model_spec(self, training, likelihood):
+        kernel = specs.resolve("kernel", self.kernel, KERNELS, KernelSpec)
+        return SparseGPSpec(kernel, likelihood)
+
+
+class FlowRegressor(ModelRegressor):
+    """Inputs flow through a stochastic differential equation before a sparse GP predicts.
+
+    diffusion: "wishart" (diffWGP), "gp" (diffGP), "diagonal", "none" (No noise), or a spec such as
+    `wf.diffusions.Wishart(rank=5, white=0.01)`. Options that are None come from the preset, a rule of N and D alone.
+    For "wishart" with shared columns it says ν as well (`fast`: 1 up to ten inputs, else ρ); a spec says its own.
+    The state of a flow has `state_dim` dimensions: the inputs, and random directions of them, so that a flow has room
+    to move what lies together apart (`fast`: three for each input, at most 12, up to ten inputs and from 600 rows on;
+    else the inputs alone, as in the paper, and where a kernel names `active_dims`).
+    From 2000 rows on `fast` takes eight paths for each of 250 rows; a `batch_size` that is given counts rows, each with
+    `n_train_samples` paths, and `path_average="log"` alone takes one path for each row.
+    `validation_fraction` of the rows (`fast`: 0.1; `paper`: 0) are held back from training: at least 10 and at most 500
+    of them, never more than a third. Their log density decides which state of the flow is kept and when training ends,
+    at the latest after seven tenths of `max_iter`; the flow then goes on from that state with all rows. A flow that
+    does not predict them better than the sparse GP alone becomes that GP, fitted to all rows. `status_`
+    says what was kept, `validation_history_` holds the densities. With 0 the flow is trained on all rows and kept as it
+    ends.
+    """
+
+    def __init__(
+        self,
+        diffusion="wishart",
+        rank=5,
+        columns="shared",
+        kernel="rbf",
+        likelihood="gaussian",
+        n_inducing=100,
+        flow_time=1.0,
+        state_dim=None,
+        sampling="marginal",
+        time_dependent=False,
+        preset="fast",
+        n_steps=None,
+        max_iter=None,
+        batch_size=None,
+        learning_rate=None,
+        tol=None,
+        n_train_samples=None,
+        path_average=None,
+        validation_fraction=None,
+        n_predict_samples=100,
+        random_state=None,
+        callbacks=None,
+        verbose=0,
+    ):
+        self.diffusion = diffusion
+        self.rank = rank
+        self.columns = columns
+        self.kernel = kernel
+        self.likelihood = likelihood
+        self.n_inducing = n_inducing
+        self.flow_time = flow_time
+        self.state_dim = state_dim
+        self.sampling = sampling
+        self.time_dependent = time_dependent
+        self.preset = preset
+        self.n_steps = n_steps
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.tol = tol
+        self.n_train_samples = n_train_samples
+        self.path_average = path_average
+        self.validation_fraction = validation_fraction
+        self.n_predict_samples = n_predict_samples
+        self.random_state = random_state
+        self.callbacks = callbacks
+        self.verbose = verbose
+
+    def _model_spec(self, training, likelihood):
+        return flow_spec(self, training, likelihood)
+
+    @property
+    def validation_history_(self) -> pd.DataFrame:
+        """Mean log density of the held-back rows in the units of y, after each chunk of training: `step`,
+        `log_density`. Without rows where none were held back.
+        """
+        check_is_fitted(self, "model_")
+        history = self.history_
+        scores = history[HELD_OUT] if HELD_OUT in history else pd.Series(np.nan, history.index)
+        found = pd.DataFrame({"step": history["step"] + 1, "log_density": scores - np.log(self.y_scaler_.scale).sum()})
+        return found[scores.notna()].reset_index(drop=True)
+
+    def mean_covariance(self, X: Any) -> np.ndarray:
+        """Σ̄(x) = E_q Σ(x) at time 0 in the units of X, (N, D, D), in closed form.
+
+        Of a state that is wider than the inputs (`state_dim`) it is the block of the inputs.
+        """
+        n_inputs = self.n_features_in_
+        rate = prediction.mean_covariance(self.model_, self._scaled(X))[:, :n_inputs, :n_inputs]
+        return rate * self.x_scaler_.scale[:, None] * self.x_scaler_.scale[None]
+
+    def flow_paths(self, X: Any, random_state: Any = 0) -> np.ndarray:
+        """One sample of the paths of the rows through the flow, in the units of X: (n_steps + 1, N, D).
+
+        Of a state that is wider than the inputs (`state_dim`) these are the coordinates that start as inputs.
+        """
+        Z = self._scaled(X)
+        paths = prediction.flow_paths(self.model_, Z, checks.any_seed(random_state))
+        return self.x_scaler_.inverse(np.concatenate([Z[None], paths])[..., : self.n_features_in_])
+
+
+def flow_spec(estimator: Any, training: TrainingSpec, likelihood: LikelihoodSpec) -> FlowSpec:
+    """The flow an estimator's options describe; `rank`, `columns` and the preset's ν belong to the name "wishart", the
+    preset's form of q to it and to "gp".
+
+    The preset's ν is for shared columns, whose penalty it multiplies, and for J drawn afresh at each step: with one
+    column of its own, or one draw for a whole path, Σ has rank one.
+    """
+    is_usual = estimator.columns == "shared" and estimator.sampling == "marginal"
+    dof, posterior = training.dof if is_usual else None, training.posterior
+    wishart = Wishart(checks.rank_or_none(estimator.rank), dof, estimator.columns, posterior=posterior)
+    names = {**DIFFUSIONS, "wishart": wishart, "gp": GPDiffusion(posterior)}
+    return FlowSpec(
+        specs.resolve("kernel", estimator.kernel, KERNELS, KernelSpec),
+        likelihood,
+        specs.resolve("diffusion", estimator.diffusion, names, DiffusionSpec),
+        checks.flow_time(estimator.flow_time),
+        training.n_steps,
+        estimator.sampling,
+        checks.flag("time_dependent", estimator.time_dependent),
+    )

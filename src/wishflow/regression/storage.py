@@ -1,0 +1,159 @@
+"""Model files of estimators: specs and plain options in the header, arrays beside it; loading runs no code of the file.
+
+Classes come from the closed registry below (or from `custom`), never by a name that is looked up elsewhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+
+from .. import specs
+from ..errors import ModelFileError
+from ..files.arrays import flatten_arrays, unflatten_arrays
+from ..files.json import plain
+from ..files.model_file import write_model
+from ..numerics.devices import computing
+from ..numerics.scaling import Scaler
+from . import flow, sparse_gp
+from .specs import FlowSpec, SparseGPSpec
+
+NOT_STORED = ("callbacks",)
+PLAIN_ATTRIBUTES = ("n_features_in_", "n_iter_", "seed_", "status_", "is_multi_output_")
+
+
+# Names of arrays in files of format version 1, and what they are called since flows and series have one field.
+RENAMED = {
+    "field.drift_mean": "field.gp.mean",
+    "field.posterior.": "field.noise.posterior.",
+    "field.scale.": "field.noise.scale.",
+    "field.white.raw": "field.white.base.raw",
+}
+
+
+def present_name(name: str) -> str:
+    """The name that an array of format version 1 has now."""
+    for old, new in RENAMED.items():
+        if name.startswith(old):
+            return new + name[len(old) :]
+    return name
+
+
+def save_estimator(estimator: Any, path: str | Path) -> None:
+    """Write a fitted estimator to one file, atomically."""
+    header = {
+        "class": type(estimator).__name__,
+        "parameters": {
+            name: _parameter_to_json(name, value) for name, value in estimator.get_params(deep=False).items()
+        },
+        "spec": estimator.spec_.to_json(),
+        "training": estimator.training_.to_json(),
+        "shapes": _shapes(estimator),
+        "attributes": {n: plain(getattr(estimator, n)) for n in PLAIN_ATTRIBUTES if hasattr(estimator, n)},
+        "names": _names(estimator),
+        "history_columns": estimator.history_.columns.tolist(),
+        "history_phases": estimator.history_["phase"].tolist(),
+    }
+    write_model(path, header, _arrays(estimator))
+
+
+def _parameter_to_json(name: str, value: Any) -> Any:
+    if name in NOT_STORED or callable(value):
+        return None
+    if isinstance(value, specs.Spec):
+        return value.to_json()
+    try:
+        return plain(value)
+    except TypeError:  # an object, such as a random generator, is no part of what was learnt
+        return None
+
+
+def _shapes(estimator: Any) -> dict[str, int]:
+    model = estimator.model_
+    width = 1 if hasattr(estimator, "classes_") else model.output.posterior.mean.shape[0]
+    n_field = model.field.basis.Z.shape[0] if hasattr(model, "field") else 0
+    n_inducing, state_dim = model.output.basis.Z.shape
+    return {"n_inducing": n_inducing, "n_field_inducing": n_field, "n_targets": width, "state_dim": state_dim}
+
+
+def _names(estimator: Any) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    if hasattr(estimator, "feature_names_in_"):
+        names["features"] = [str(name) for name in estimator.feature_names_in_]
+    if hasattr(estimator, "classes_") and estimator.classes_.dtype.kind in "OU":
+        names["classes"], names["classes_kind"] = estimator.classes_.tolist(), estimator.classes_.dtype.kind
+    return names
+
+
+def _arrays(estimator: Any) -> dict[str, np.ndarray]:
+    with computing():
+        arrays = {f"model.{name}": value for name, value in flatten_arrays(estimator.model_).items()}
+    for part in ("x_scaler_", "y_scaler_"):
+        scaler = getattr(estimator, part)
+        arrays |= {f"{part}.mean": scaler.mean, f"{part}.scale": scaler.scale}
+    arrays["directions_"] = estimator.directions_
+    numbers = estimator.history_.drop(columns="phase")
+    arrays |= {f"history.{name}": numbers[name].to_numpy() for name in numbers}
+    if hasattr(estimator, "classes_") and estimator.classes_.dtype.kind not in "OU":
+        arrays["classes_"] = estimator.classes_
+    return arrays
+
+
+def _template(header: dict[str, Any]) -> Any:
+    """A model of the right structure: built from its specs, with shapes from the file."""
+    spec, training = specs.from_json(header["spec"]), specs.from_json(header["training"])
+    shapes = header["shapes"]
+    dim = shapes.get("state_dim", header["attributes"]["n_features_in_"])  # older files have no wider states
+    base = SparseGPSpec(spec.kernel, spec.likelihood)
+    model: Any = sparse_gp.build(base, training, np.zeros((shapes["n_inducing"], dim)), shapes["n_targets"])
+    if isinstance(spec, FlowSpec):
+        model = flow.build(spec, training, model, np.zeros((shapes["n_field_inducing"], dim)), jax.random.key(0))
+    return jax.tree.map(np.asarray, model)
+
+
+def restore(estimator: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    def part(prefix: str) -> dict[str, np.ndarray]:
+        return {name[len(prefix) :]: value for name, value in arrays.items() if name.startswith(prefix)}
+
+    arrays_of_model = part("model.")
+    if header["file"]["format_version"] == 1:
+        arrays_of_model = {present_name(name): value for name, value in arrays_of_model.items()}
+    restored = unflatten_arrays(_template(header), arrays_of_model)
+    estimator.model_ = jax.tree.map(np.asarray, restored)
+    estimator.spec_, estimator.training_ = specs.from_json(header["spec"]), specs.from_json(header["training"])
+    for name in ("x_scaler_", "y_scaler_"):
+        setattr(estimator, name, Scaler(**{f.name: arrays[f"{name}.{f.name}"] for f in dataclasses.fields(Scaler)}))
+    estimator.directions_ = _directions(header, arrays, len(estimator.x_scaler_.mean))
+    for name in PLAIN_ATTRIBUTES:
+        if name in header["attributes"]:
+            setattr(estimator, name, header["attributes"][name])
+    _restore_names(estimator, header["names"], arrays)
+    history = {"phase": header["history_phases"], **part("history.")}
+    estimator.history_ = pd.DataFrame({name: history[name] for name in header["history_columns"]})
+
+
+def _directions(header: dict[str, Any], arrays: dict[str, np.ndarray], n_inputs: int) -> np.ndarray:
+    """What widens the state; none in files from before there was such a thing."""
+    if "state_dim" not in header["shapes"]:
+        return np.zeros((n_inputs, 0))
+    directions, expected = arrays["directions_"], (n_inputs, header["shapes"]["state_dim"] - n_inputs)
+    if directions.shape != expected:
+        raise ModelFileError(
+            f"the file has directions of shape {directions.shape}; expected {expected}: it was changed after it was "
+            "written; save the model again."
+        )
+    return directions
+
+
+def _restore_names(estimator: Any, names: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    if "features" in names:
+        estimator.feature_names_in_ = np.array(names["features"], dtype=object)
+    if "classes" in names:
+        estimator.classes_ = np.array(names["classes"], dtype=object if names["classes_kind"] == "O" else str)
+    elif "classes_" in arrays:
+        estimator.classes_ = arrays["classes_"]

@@ -1,0 +1,1 @@
+"""Frames to model units and back: stamps, grids, calendars, transforms, scales."""

@@ -1,0 +1,103 @@
+"""The result of a forecast: joint sample paths in the units and time zone of the data, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from .. import metrics
+from ..errors import DataError, OptionError, unknown_option
+
+
+class Forecast:
+    """Joint sample paths, (draw, time, variable); means, quantiles and covariances are those of the draws.
+
+    `log_prob` integrates the last step analytically: a mixture of the model's transition densities over the draws.
+    """
+
+    def __init__(
+        self,
+        samples: np.ndarray,
+        index: pd.Index,
+        columns: pd.Index,
+        log_density: Callable[[np.ndarray], np.ndarray] | None = None,
+    ) -> None:
+        self.index, self.columns = index, columns
+        self._log_density = log_density
+        coordinates = {"draw": np.arange(len(samples)), "time": index, "variable": list(columns)}
+        self.samples = xr.DataArray(samples, coordinates, dims=("draw", "time", "variable"))
+
+    def __repr__(self) -> str:
+        draws, times, variables = self.samples.shape
+        return f"Forecast({draws} draws, {times} times from {self.index[0]} to {self.index[-1]}, {variables} variables)"
+
+    @property
+    def mean(self) -> pd.DataFrame:
+        return self._frame(self.samples.values.mean(axis=0))
+
+    @property
+    def covariance(self) -> xr.DataArray:
+        """Covariances between variables at each time, (time, variable, variable_2)."""
+        centred = self.samples.values - self.samples.values.mean(axis=0)
+        values = np.einsum("std,ste->tde", centred, centred) / max(len(centred) - 1, 1)
+        names = list(self.columns)
+        coordinates = {"time": self.index, "variable": names, "variable_2": names}
+        return xr.DataArray(values, coordinates, dims=("time", "variable", "variable_2"))
+
+    def quantile(self, q: float) -> pd.DataFrame:
+        """The quantile of each variable at each time."""
+        if not 0.0 < q < 1.0:
+            raise OptionError(f"q={q!r} given; expected a probability strictly between 0 and 1.")
+        return self._frame(np.quantile(self.samples.values, q, axis=0))
+
+    def interval(self, coverage: float = 0.9) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Lower and upper end of the central interval."""
+        if not 0.0 < coverage < 1.0:
+            raise OptionError(f"coverage={coverage!r} given; expected a probability strictly between 0 and 1.")
+        return self.quantile(0.5 - coverage / 2), self.quantile(0.5 + coverage / 2)
+
+    def log_prob(self, y: Any, kind: str = "mixture") -> pd.Series:
+        """Log density of what came, joint over variables, for each time; complete rows only (NaN elsewhere).
+
+        kind: "mixture" of the model's transition densities over the draws, or "moments", a Gaussian with mean and
+        covariance of the draws.
+        """
+        values = self._values(y)
+        if kind == "moments":
+            return pd.Series(self._moment_matched(values), index=self.index, name="log_prob")
+        if kind != "mixture":
+            raise unknown_option("kind", kind, ("mixture", "moments"))
+        if self._log_density is None:
+            raise OptionError("this forecast holds draws alone; score it with kind='moments'.")
+        return pd.Series(self._log_density(values), index=self.index, name="log_prob")
+
+    def _moment_matched(self, values: np.ndarray) -> np.ndarray:
+        is_whole = ~np.isnan(values).any(axis=1)
+        result = np.full(len(values), np.nan)
+        if is_whole.any():
+            result[is_whole] = metrics.moment_matched_log_density(values[is_whole], self.samples.values[:, is_whole])
+        return result
+
+    def _values(self, y: Any) -> np.ndarray:
+        if isinstance(y, pd.Series):
+            y = y.to_frame()
+        values = y.reindex(self.index).to_numpy(float) if isinstance(y, pd.DataFrame) else np.asarray(y, float)
+        values = values.reshape(len(values), -1)
+        if values.shape != (len(self.index), len(self.columns)):
+            raise DataError(
+                f"y has shape {values.shape}; the forecast has {len(self.index)} times × {len(self.columns)}."
+            )
+        return values
+
+    def _frame(self, values: np.ndarray) -> pd.DataFrame:
+        return pd.DataFrame(values, index=self.index, columns=self.columns)
+
+    def plot(self, variables: Any = None, history: pd.DataFrame | None = None, coverages: Any = (0.5, 0.9)) -> Any:
+        """A fan chart for each variable; `history` is drawn before and behind it. Returns the figure."""
+        from .. import plotting
+
+        return plotting.plot_fan(self, variables=variables, history=history, coverages=coverages)

@@ -1,0 +1,74 @@
+"""Means, quantiles, intervals and variances of forecasts as frames in sktime's formats."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..errors import OptionError
+from ..specs import checks
+from .forecast import Forecast
+
+
+class ForecastFrames(abc.ABC):
+    """What follows from `forecast`, for a forecaster that knows the form of its data."""
+
+    columns_: pd.Index
+    is_series_: bool
+    is_panel_: bool
+    name_: Any
+
+    @abc.abstractmethod
+    def forecast(self, fh: Any = None, X: Any = None, n_draws: int = 1000, random_state: Any = None) -> Any:
+        """Joint sample paths: a `Forecast`, or a dict of them for a panel."""
+
+    def predict(self, fh: Any = None, X: Any = None) -> Any:
+        """Predictive means, a frame (a Series where y was one)."""
+        frame = self._by_key(lambda f: f.mean, fh, X)
+        return frame.iloc[:, 0].rename(self.name_) if self.is_series_ else frame
+
+    def predict_quantiles(
+        self, fh: Any = None, X: Any = None, alpha: Any = (0.1, 0.25, 0.5, 0.75, 0.9)
+    ) -> pd.DataFrame:
+        """Quantiles with columns (variable, alpha)."""
+        levels = checks.levels("alpha", alpha)
+
+        def quantiles(f: Forecast) -> pd.DataFrame:
+            values = np.quantile(f.samples.values, levels, axis=0)
+            columns = pd.MultiIndex.from_product([self._names(), [float(a) for a in levels]])
+            return pd.DataFrame(np.moveaxis(values, 0, -1).reshape(len(f.index), -1), f.index, columns)
+
+        return self._by_key(quantiles, fh, X)
+
+    def predict_interval(self, fh: Any = None, X: Any = None, coverage: Any = 0.9) -> pd.DataFrame:
+        """Central intervals with columns (variable, coverage, "lower" or "upper")."""
+        levels = checks.levels("coverage", coverage)
+        ends = [q for c in levels for q in (0.5 - c / 2, 0.5 + c / 2)]
+
+        def intervals(f: Forecast) -> pd.DataFrame:
+            values = np.quantile(f.samples.values, ends, axis=0)
+            names = [(v, float(c), side) for v in self._names() for c in levels for side in ("lower", "upper")]
+            columns = pd.MultiIndex.from_tuples(names)
+            return pd.DataFrame(np.moveaxis(values, 0, -1).reshape(len(f.index), -1), f.index, columns)
+
+        return self._by_key(intervals, fh, X)
+
+    def predict_var(self, fh: Any = None, X: Any = None, cov: bool = False) -> pd.DataFrame:
+        """Predictive variances, a column for each variable."""
+        if cov:
+            raise OptionError("cov=True given; forecast(...).samples holds joint draws over all times.")
+        return self._by_key(
+            lambda f: pd.DataFrame(f.samples.values.var(axis=0, ddof=1), f.index, pd.Index(self._names())), fh, X
+        )
+
+    def _by_key(self, function: Any, fh: Any, X: Any) -> pd.DataFrame:
+        found = self.forecast(fh, X)
+        if not self.is_panel_:
+            return function(found)
+        return pd.concat({key: function(f) for key, f in found.items()})
+
+    def _names(self) -> list:
+        return list(self.columns_)

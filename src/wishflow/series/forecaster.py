@@ -1,0 +1,450 @@
+"""`WishartForecaster`: multivariate series with correlated noise that changes with the state; joint forecasts."""
+
+from __future__ import annotations
+
+import copy
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from jaxtyping import Float
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from .. import specs
+from ..callbacks import make_callbacks
+from ..errors import DataError, OptionError
+from ..inducing.points import inducing_points
+from ..kernels.specs import KERNELS, KernelSpec
+from ..numerics.devices import computing, on_device
+from ..specs import checks
+from ..training.options import chosen_training
+from ..training.specs import TrainingSpec
+from ..wishart.specs import DIFFUSIONS, DiffusionSpec, GPDiffusion, Wishart
+from . import updating
+from .data.calendar import CALENDARS
+from .data.frames import ONLY, Panel, check_targets, read
+from .data.times import noise_seed
+from .data.units import Tail, Units
+from .forecast import Forecast
+from .forecast_frames import ForecastFrames
+from .layout import Layout
+from .presets import SERIES_PRESETS
+from .running import runner_of
+from .running.base import AbstractRunner, widened
+from .specs import DynamicsSpec, Lags, Latent, chosen_lags
+from .starts import imputed, in_steps, latent_start, latent_states, ridge_start
+from .training import SeriesProblem, train_series
+from .windows import Series, Ticks, cut, n_substeps, to_ticks
+
+
+class WishartForecaster(ForecastFrames, BaseEstimator):
+    """An SDE with Wishart noise for multivariate time series: irregular stamps, missing values, joint forecasts.
+
+    drift: "linear+gp", "gp", "linear" or "none". diffusion: "wishart", "gp", "diagonal", "none" or a spec. white_noise:
+    "constant" or "state". innovations: "gaussian", or "student_t" for noise with heavier tails (its degrees of freedom
+    are learnt). `lags`: a number p for the rows 1, …, p steps back, or chosen ones that begin with 1, such as
+    (1, 2, 3, 24); above 1 they need a regular grid and count its rows. `freq` ("h"; a number where stamps are numbers)
+    makes one: every row goes to the step nearest to it. Without it the stamps say what a step is, and `freq_` holds it
+    after `fit` (None: they are irregular). Daily stamps that leave out every weekend, three at least, are business days
+    ("B"), and holidays missing rows; `freq="D"` makes weekends steps too. `step`: the longest Euler step in units of
+    time, the median gap of the stamps (or `freq`); a gap of length g is cut into ⌈g/step⌉ equal steps wherever the
+    model is used, and gaps above `max_gap` steps cut the series, so a smaller step needs a larger `max_gap`. `calendar`
+    adds harmonics of day, week and year; "seasonal" also products of those of the day with those of the year, for the
+    linear drift: a daily cycle that changes with the season. `verbose=1` shows progress and says what was inferred.
+    `transform`: a name ("log1p", "log", "sqrt", "asinh"), a transformer, or a dict of them by column. Draws are mapped
+    back and not cut, so behind "log1p" they lie above −1 and behind "sqrt" some may be slightly negative: where that
+    has no meaning, use `np.maximum(draws, 0)`; log densities are of the uncut law.
+    `latent_dim`: the series is seen through a readout of a state of that size (or a `specs.Latent`); None: it is the
+    state itself. `objective`: "transition" scores each row given those before it (a latent state by particles),
+    "rollout" free simulations from the first row of a window (from its first rows, encoded), as in the paper. `limits`
+    keeps simulated paths near what was seen: 0 within the range of each column in training (of all series of a panel
+    together), 0.1 a tenth of that range beyond it; None lets them go anywhere.
+
+    With chosen lags complete rows are scored and forecast exactly as with all of them. Holes are integrated out within
+    six lags without a gap, and within longer memories where the longest lag times the number of series is at most 160;
+    elsewhere a hole that has grown old (with 26 series: older than six rows) counts with its own mean and covariance,
+    independent of other rows. From the fourth lag on weights of *other* series start, and stay, the smaller the further
+    back their lag is in the list.
+    """
+
+    def __init__(
+        self,
+        drift="linear+gp",
+        diffusion="wishart",
+        white_noise="constant",
+        innovations="gaussian",
+        rank=10,
+        columns="independent",
+        latent_dim=None,
+        lags=1,
+        calendar=False,
+        freq=None,
+        transform=None,
+        objective="transition",
+        kernel="rbf",
+        n_inducing=100,
+        step=1.0,
+        max_gap=24,
+        limits=None,
+        preset="fast",
+        max_iter=None,
+        batch_size=None,
+        learning_rate=None,
+        tol=None,
+        n_train_samples=None,
+        path_average=None,
+        random_state=None,
+        callbacks=None,
+        verbose=0,
+    ):
+        self.drift = drift
+        self.diffusion = diffusion
+        self.white_noise = white_noise
+        self.innovations = innovations
+        self.rank = rank
+        self.columns = columns
+        self.latent_dim = latent_dim
+        self.lags = lags
+        self.calendar = calendar
+        self.freq = freq
+        self.transform = transform
+        self.objective = objective
+        self.kernel = kernel
+        self.n_inducing = n_inducing
+        self.step = step
+        self.max_gap = max_gap
+        self.limits = limits
+        self.preset = preset
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.tol = tol
+        self.n_train_samples = n_train_samples
+        self.path_average = path_average
+        self.random_state = random_state
+        self.callbacks = callbacks
+        self.verbose = verbose
+
+    # --- fitting ---
+
+    def fit(self, y: Any, X: Any = None, fh: Any = None) -> WishartForecaster:
+        """Fit to series y and covariates X known in advance; `fh` is kept for `predict` without one.
+
+        An error, or Ctrl-C, leaves the forecaster exactly as it was.
+        """
+        fitted = copy.copy(self)
+        fitted._fit(y, X, fh)
+        self.__dict__ = fitted.__dict__
+        return self
+
+    def _fit(self, y: Any, X: Any, fh: Any) -> None:
+        panel = read(y, "y")
+        lags = checks.lags(self.lags)
+        checks.verbosity(self.verbose)
+        check_targets(panel, lags)
+        self.spec_ = self._spec(lags)
+        self.seed_ = checks.fixed_seed(self.random_state)
+        self.columns_, self.is_series_, self.is_panel_ = panel.columns, panel.is_series, panel.is_panel
+        self.name_: Any = y.name if isinstance(y, pd.Series) else None
+        covariates = _read_covariates(X)
+        self.units_ = Units.of(panel, covariates, self.spec_, self.transform, self._calendar(), self.freq)
+        if self.innovations == "student_t" and self.units_.transforms.grow_exponentially:
+            warnings.warn(
+                'innovations="student_t" with a logarithmic transform: the exponential of a Student-t has no mean, so '
+                "means and variances of forecasts are of the draws alone; quantiles and log densities are sound. Use "
+                'innovations="gaussian", or transform="sqrt", where means matter.',
+                stacklevel=2,
+            )
+        if self.verbose and self.freq is None and self.freq_ is not None:
+            which = " (business days)" if self.units_.axis.counts_business_days else ""
+            print(f"freq={self.freq_!r}{which} was inferred from the stamps.", file=sys.stderr)
+        tails = self.units_.tails(*self.units_.on_axis(panel, covariates))
+        self.fh_ = fh
+        series = [self.units_.series(tail) for tail in tails.values()]
+        self.limits_ = self._limits(series)
+        n_rows = sum(len(s) for s in series)
+        self.training_ = self._training(n_rows, len(panel.columns))
+        problem = self._problem(series)
+        with computing():
+            trained = train_series(problem, make_callbacks(self, problem.n_items))
+        self.model_, self.history_, self.n_iter_ = trained.model, trained.history, trained.n_iter
+        self.status_ = trained.status
+        self.tails_ = {key: self.units_.last_rows(tail) for key, tail in tails.items()}
+        self.reservoir_: dict[Any, Tail] | None = updating.reservoir_of(self.units_, tails)
+
+    def _spec(self, lags: Lags) -> DynamicsSpec:
+        rank = checks.rank_or_none(self.rank)
+        # Steps of training cost the same with either cheap form of q (docs/performance.md).
+        form = "structured"
+        wishart = Wishart(rank=rank, columns=self.columns, unit_rows=False, posterior=form)
+        names = {**DIFFUSIONS, "wishart": wishart, "gp": GPDiffusion(form)}
+        return DynamicsSpec(
+            kernel=specs.resolve("kernel", self.kernel, KERNELS, KernelSpec),
+            drift=self.drift,
+            diffusion=specs.resolve("diffusion", self.diffusion, names, DiffusionSpec),
+            white_noise=self.white_noise,
+            innovations=self.innovations,
+            lags=lags,
+            step=checks.positive_number("step", self.step),
+            max_gap=float(checks.positive_int("max_gap", self.max_gap)),
+            objective=self.objective,
+            latent=_latent(self.latent_dim),
+        )
+
+    def _training(self, n_rows: int, n_columns: int) -> TrainingSpec:
+        simulates = self.objective == "rollout" or self.latent_dim is not None
+        return chosen_training(self, SERIES_PRESETS, n_rows, n_columns, simulates=simulates)
+
+    def _calendar(self) -> bool | str:
+        if isinstance(self.calendar, bool | np.bool_):
+            return bool(self.calendar)
+        if self.calendar not in CALENDARS:
+            raise OptionError(
+                f"calendar={self.calendar!r} given; expected True for harmonics of day, week and year, 'seasonal' for "
+                "products of them too, or False for none."
+            )
+        if "linear" not in self.spec_.drift:
+            raise OptionError(
+                f"calendar='seasonal' given with drift={self.drift!r}; expected a drift with a linear part, which "
+                "alone sees the products of harmonics; use calendar=True."
+            )
+        return self.calendar
+
+    def _limits(self, series: list[Series]) -> Float[np.ndarray, "2 P"] | None:
+        """The lowest and highest values of a path, in the units of the model."""
+        share = checks.share_or_none("limits", self.limits)
+        if share is None:
+            return None
+        if self.spec_.latent is not None:
+            raise OptionError(
+                f"limits={self.limits!r} given with latent_dim={self.latent_dim!r}; expected one of the two alone: "
+                "limits are of the series themselves, and a latent state has none."
+            )
+        values = np.concatenate([s.values for s in series])
+        low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
+        return np.stack([low - share * (high - low), high + share * (high - low)])
+
+    def _problem(self, series: list[Series]) -> SeriesProblem:
+        spec = self.spec_
+        ticks = self._all_ticks(series, spec.step)
+        states, projection = (series, None) if spec.latent is None else latent_states(series, spec.latent.dim)
+        lags, n_covariates = chosen_lags(spec.lags), series[0].covariates.shape[1]
+        layout = Layout(states[0].values.shape[1], lags, n_covariates, self.units_.n_linear)
+        # Of a gap that is cut into steps no increment is seen but their sum: first the start for whole gaps.
+        whole, _ = cut(self._all_ticks([imputed(s) for s in states], max(1.0, spec.step)), spec.lags)
+        if not len(whole):
+            raise DataError(
+                "no two rows follow each other closely enough to learn from; raise max_gap, which counts steps of "
+                f"step={spec.step:g}, or lower lags."
+            )
+        n_inducing = checks.positive_int("n_inducing", self.n_inducing)
+        schedule = self.learning_rate if callable(self.learning_rate) else None
+        with computing():
+            start: Any = ridge_start(whole, "linear" in spec.drift, len(lags))
+            if spec.step < 1.0:
+                start = in_steps(start, int(n_substeps(1.0, spec.step)))
+            if projection is not None:
+                start = latent_start(series, states, projection, start)
+            Z = inducing_points(np.asarray(layout.kernel_inputs(on_device(whole.X))), n_inducing, self.seed_)
+        items = updating.scored_items(ticks, spec)
+        return SeriesProblem(spec, self.training_, layout, *items, start, Z, self.seed_, schedule)
+
+    def _all_ticks(self, series: list[Series], step: float) -> list[Ticks]:
+        spec = self.spec_
+        max_gap = spec.max_gap * spec.step / step  # in steps: gaps of one length cut the series, whatever the step
+        return [part for s in series for part in to_ticks(s, step, spec.lags, max_gap)]
+
+    def _runner(self) -> AbstractRunner:
+        return runner_of(self.model_, self.limits_)
+
+    # --- forecasting ---
+
+    @property
+    def freq_(self) -> Any:
+        """The frequency of the steps ("h", "B", "MS", a number), given or inferred; None where stamps are irregular."""
+        return self.units_.axis.step_name
+
+    @property
+    def end_(self) -> Any:
+        """The last stamp seen: forecasts start after it (of a panel the latest of all)."""
+        return max(tail.index[-1] for tail in self.tails_.values())
+
+    def forecast(self, fh: Any = None, X: Any = None, n_draws: int = 1000, random_state: Any = None) -> Any:
+        """Joint sample paths over the horizon: a `Forecast`, or a dict of them for a panel.
+
+        An int h or a time span ("48h") means all steps up to it; a list of ints these steps; stamps (one, or several)
+        are taken as they are, in the time zone of the data. Whatever the order of fh, that of a forecast is time. The
+        noise comes from the seed of `fit` unless `random_state` is given; it is another one for each series of a panel
+        and each end of the data, so that errors of few draws do not repeat from one forecast to the next.
+        """
+        check_is_fitted(self, "model_")
+        n_draws = checks.positive_int("n_draws", n_draws)
+        seed = self.seed_ if random_state is None else checks.any_seed(random_state)
+        covariates = _read_covariates(X)
+        self.units_.check_covariates(covariates)
+        fh = self.fh_ if fh is None else fh
+        found = {key: self._forecast(key, tail, fh, covariates, n_draws, seed) for key, tail in self.tails_.items()}
+        return found if self.is_panel_ else found[ONLY]
+
+    def _forecast(self, key: Any, tail: Tail, fh: Any, X: Panel | None, n_draws: int, seed: int) -> Forecast:
+        units, runner = self.units_, self._runner()
+        index = units.axis.horizon(fh, tail.index[-1])
+        ticks = units.ticks(tail)[-1]
+        seed = noise_seed(seed, key, tail.index[-1])
+        h, u, place = units.future_ticks(key, tail, int(ticks.row[-1]), index, X)
+        values, before = runner.paths(ticks, h, u, n_draws, seed)
+        before = before[:, place]
+
+        def log_density(y: np.ndarray) -> np.ndarray:
+            is_outside = ~units.transforms.is_supported(y)
+            inside = np.where(is_outside, np.nan, y)
+            density = runner.horizon_log_density(before, units.forward(inside), h[place], u[place], seed)
+            density = density + units.log_jacobian(inside)
+            # No draw is ever outside, and rows with an entry missing have no density at all.
+            return np.where(is_outside.any(axis=1) & ~np.isnan(y).any(axis=1), -np.inf, density)
+
+        return Forecast(units.draws(values[:, place]), index, self.columns_, log_density)
+
+    # --- scores and covariances of given data ---
+
+    def log_prob(self, y: Any, X: Any = None) -> pd.Series:
+        """Log density of each row given the rows before it, in the units of y; NaN where a row has no past.
+
+        Where y goes on after the end of the data seen so far, that end is its past.
+        """
+        check_is_fitted(self, "model_")
+        panel = read(y, "y")
+        tails = self._with_past(panel, _read_covariates(X))
+        scores = {key: self._log_prob(tail)[at] for key, (tail, at) in tails.items()}
+        found = {key: pd.Series(values, index=panel.tables[key].index) for key, values in scores.items()}
+        result = pd.concat(found) if self.is_panel_ else found[ONLY]
+        return result.rename("log_prob")
+
+    def _log_prob(self, tail: Tail) -> np.ndarray:
+        units = self.units_
+        result = self._runner().row_log_density(units.ticks(tail), len(tail.index), self.seed_)
+        return result + units.log_jacobian(units.inverse(tail.values))
+
+    def _with_past(self, panel: Panel, X: Panel | None) -> dict[Any, tuple[Tail, np.ndarray]]:
+        """New rows in model units after the known past where they go on from it, and where they are in the whole."""
+        panel, X = self.units_.on_axis(panel, X, self.tails_)
+        tails = {}
+        for key, new in self.units_.tails(panel, X).items():
+            past = self.tails_.get(key)
+            goes_on = past is not None and new.index[0] > past.index[-1]
+            whole = self.units_.joined(past, new) if past is not None and goes_on else new
+            tails[key] = (whole, whole.index.get_indexer(panel.tables[key].index))
+        return tails
+
+    def update(self, y: Any, X: Any = None, update_params: bool = False) -> WishartForecaster:
+        """Condition on new rows and move the end of the data; with `update_params` also train on.
+
+        At a stamp that is known already a new number replaces the old one, and a NaN leaves it. Training goes on with
+        the new rows and a reservoir of the past. The reservoir holds all rows up to 4,096; of more it keeps the latest
+        half, and blocks spread over the time before. The series of a panel share this number, with at least 192 rows
+        for each. The latest quarter of the new rows, those after the last known one, is held back from training. The
+        parameters change only if neither these rows nor the latest of the known rows, which training does use, are
+        described worse. `status_` says what happened, and `history_` calls the iterations "update" or "rejected
+        update". An error leaves the forecaster as it was.
+        """
+        check_is_fitted(self, "model_")
+        trains = checks.flag("update_params", update_params)
+        panel, covariates = self.units_.on_axis(read(y, "y"), _read_covariates(X), self.tails_)
+        new = self.units_.tails(panel, covariates)
+        self.units_.check_data(panel)
+        tails, kept = updating.merged(self.units_, self.tails_, new), getattr(self, "reservoir_", None)
+        past = self.tails_ if kept is None else kept
+        rows = tails if kept is None else updating.merged(self.units_, kept, new)
+        changed: dict[str, Any] = {"tails_": {key: self.units_.last_rows(tail) for key, tail in tails.items()}}
+        if kept is not None:
+            changed["reservoir_"] = updating.reservoir_of(self.units_, rows)
+        if trains:
+            if kept is None:
+                warnings.warn(
+                    "the model file holds no rows of the past, as files of older versions do: training goes on with "
+                    "the new rows and the last ones before them alone. Fit again for more.",
+                    stacklevel=2,
+                )
+            changed |= self._train_on(rows, past)
+        for name, value in changed.items():
+            setattr(self, name, value)
+        return self
+
+    def _train_on(self, rows: dict[Any, Tail], past: dict[Any, Tail]) -> dict[str, Any]:
+        """The attributes that change when training goes on with these rows."""
+        found = updating.train_further(
+            self.model_,
+            self.spec_,
+            self.training_,
+            self.units_,
+            rows,
+            past,
+            self.seed_ + self.n_iter_,
+            self.learning_rate if callable(self.learning_rate) else None,
+            lambda n_items: make_callbacks(self, n_items),
+        )
+        limits = self._limits([self.units_.series(tail) for tail in rows.values()])
+        return {
+            "model_": found.model,
+            "history_": pd.concat([self.history_, found.history], ignore_index=True),
+            "n_iter_": self.n_iter_ + len(found.history),
+            "status_": found.status,
+            "limits_": self.limits_ if limits is None or self.limits_ is None else widened(self.limits_, limits),
+        }
+
+    def covariance(self, y: Any, X: Any = None) -> Any:
+        """Σ̄ + Λ at each row of y: a rate per unit of time in the units of y, (time, variable, variable_2).
+
+        With a transform it is the rate of the increments of y to first order. Holes are filled by the filter's mean.
+        """
+        check_is_fitted(self, "model_")
+        came = read(y, "y")
+        panel, covariates = self.units_.on_axis(came, _read_covariates(X), self.tails_)
+        found = {}
+        for key, tail in self.units_.tails(panel, covariates).items():
+            rates = self._covariances(tail)[tail.index.get_indexer(panel.tables[key].index)]
+            coordinates = {"time": came.tables[key].index, "variable": self._names(), "variable_2": self._names()}
+            found[key] = xr.DataArray(rates, coordinates, dims=("time", "variable", "variable_2"))
+        return found if self.is_panel_ else found[ONLY]
+
+    def _covariances(self, tail: Tail) -> Float[np.ndarray, "T P P"]:
+        dim, units = len(self.columns_), self.units_
+        rates = np.full((len(tail.index), dim, dim), np.nan)
+        for ticks in units.ticks(tail):
+            is_row = ticks.row >= 0
+            values, rate = self._runner().covariances(ticks)
+            slope = units.slope(units.inverse(values[is_row]))
+            rates[ticks.row[is_row]] = rate[is_row] * slope[:, :, None] * slope[:, None, :]
+        return rates
+
+    def correlation(self, y: Any, X: Any = None) -> Any:
+        """The correlations of `covariance`."""
+        found = self.covariance(y, X)
+        return {k: _correlation(v) for k, v in found.items()} if self.is_panel_ else _correlation(found)
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted forecaster to one file; `wishflow.load` reads it."""
+        from .storage import save_forecaster
+
+        check_is_fitted(self, "model_")
+        save_forecaster(self, path)
+
+
+def _read_covariates(X: Any) -> Panel | None:
+    return None if X is None else read(X, "X")
+
+
+def _correlation(rate: xr.DataArray) -> xr.DataArray:
+    sd = np.sqrt(np.diagonal(rate.values, axis1=1, axis2=2))
+    return rate / (sd[:, :, None] * sd[:, None, :])
+
+
+def _latent(latent_dim: Any) -> Latent | None:
+    if latent_dim is None or isinstance(latent_dim, Latent):
+        return latent_dim
+    return Latent(checks.positive_int("latent_dim", latent_dim))

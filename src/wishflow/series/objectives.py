@@ -1,0 +1,138 @@
+"""Objectives of the auto-regressive model."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+
+from ..numerics.linalg import low_rank_log_density
+from ..training.bounds import over_paths, weighted
+from ..wishart.solver import scan_steps
+from . import gaussian_filter as filtering
+from .autoregressive import DynamicsModel
+from .batches import SeriesBatch, TransitionBatch, WindowBatch
+
+
+def negative_transition_bound(
+    model: DynamicsModel,
+    batch: SeriesBatch,
+    key: PRNGKeyArray,
+    *,
+    kl_weight: Scalar | float = 1.0,
+    n_samples: int = 1,
+    dtype: jnp.dtype | None = None,
+    average: str = "log",
+) -> tuple[Scalar, dict[str, Scalar]]:
+    """−(Σ_i E_J log N(y_{i+1}; y_i + hμ, h(LJJᵀLᵀ + Λ)) − penalties) and its parts: an exact bound in J.
+
+    Rows with gaps or holes before them are scored by the belief recursion (`filtering`). `average` says whether S draws
+    of J are averaged by the log density or by the density (tighter, Burda et al. 2016): with ν = ρ the matrix JJᵀ comes
+    so near to a singular one that the mean of logs has no useful maximum.
+    """
+    k_steps, k_windows = jax.random.split(key)
+    parts = {"fit": jnp.zeros((), kernel_dtype(model)), **model.field.kl()}
+    if batch.transitions is not None:
+        field = model.field.prepare(dtype)
+        parts["fit"] += _transition_fit(field, batch.transitions, k_steps, n_samples, average)
+    if batch.windows is not None:
+        parts["fit"] += _window_fit(model.field.prepare(), batch.windows, k_windows, n_samples, average)
+    return -weighted(parts, kl_weight), parts
+
+
+def kernel_dtype(model: DynamicsModel) -> jnp.dtype:
+    return model.field.basis.Z.dtype
+
+
+def _transition_fit(field, batch: TransitionBatch, key, n_samples: int, average: str) -> Scalar:
+    exact = batch.increment.dtype  # factorisations of the covariance are not for 32 bits
+    here = field.at(batch.X.astype(field.basis.dtype))
+    h = batch.h[:, None]
+    residual = batch.increment - h * here.drift.astype(exact)
+    white = h * here.white.astype(exact)
+    tail_dof = None if here.tail_dof is None else here.tail_dof.astype(exact)
+
+    def one(k):
+        F = jnp.sqrt(h)[..., None] * here.factor(k).astype(exact)
+        return low_rank_log_density(residual, F, white, tail_dof)
+
+    log_density = jax.vmap(one)(jax.random.split(key, n_samples))
+    by_row, _ = over_paths(log_density, average)
+    return batch.n_data / jnp.sum(batch.weights) * jnp.sum(batch.weights * by_row)
+
+
+def ticks_first(batch: WindowBatch):
+    return tuple(jnp.swapaxes(x, 0, 1) for x in (batch.h, batch.u, batch.y, batch.is_seen))
+
+
+def covariates_there(h: Float[Array, "T B"], u: Float[Array, "T B U"]) -> Float[Array, "T B U"]:
+    """Covariates of the state at the end of each tick: those of the step that leaves it.
+
+    At the end of a window, after which there is only padding (h = 0), those of the step that led there.
+    """
+    h_next, u_next = (jnp.concatenate([x[1:], x[-1:]]) for x in (h, u))
+    return jnp.where(h_next[..., None] > 0, u_next, u)
+
+
+def _window_fit(field, batch: WindowBatch, key, n_samples: int, average: str) -> Scalar:
+    """Draws of J are averaged tick by tick."""
+    belief = filtering.Belief.start(batch.start, batch.variance, field.layout)
+    h, u, y, is_seen = ticks_first(batch)
+    _, (_, log_density) = filtering.run(key, field, belief, h, u, y, is_seen, n_samples)
+    by_tick = jax.vmap(lambda draws: over_paths(draws, average)[0])(log_density)
+    by_window = jnp.sum(jnp.where(batch.is_scored.T, by_tick, 0.0), 0)
+    return batch.n_data / jnp.sum(batch.weights) * jnp.sum(batch.weights * by_window)
+
+
+def negative_rollout_bound(
+    model: DynamicsModel,
+    batch: SeriesBatch,
+    key: PRNGKeyArray,
+    *,
+    kl_weight: Scalar | float = 1.0,
+    n_samples: int = 1,
+    dtype: jnp.dtype | None = None,
+    average: str = "log",
+) -> tuple[Scalar, dict[str, Scalar]]:
+    """The paper's objective: simulate freely from the first row of a window, score every row with N(x_t, Σ(x_t) + Λ).
+
+    Σ and Λ are not multiplied by Δ here, and the simulated state already holds the noise: kept for comparison. Row t is
+    scored with the covariates of the step that leaves it.
+    """
+    windows = batch.windows
+    assert windows is not None
+    field = model.field.prepare(dtype)
+    layout, exact = model.layout, windows.y.dtype
+
+    def at(history, u):
+        return field.at(layout.row(history, u).astype(field.basis.dtype))
+
+    def path(key, windows):
+        # The field at x_t scores row t and takes the step to t + 1: T + 1 evaluations for T ticks.
+        def tick(carry, inputs):
+            history, here = carry
+            k, h, u_there, y, seen, scored = inputs
+            k_step, k_score = jax.random.split(k)
+            noise = here.increment(k_step, 1.0).astype(exact)
+            x = history[:, : layout.dim] + h[:, None] * here.drift.astype(exact) + jnp.sqrt(h)[:, None] * noise
+            history = layout.shift(history, x)
+            here = at(history, u_there)
+            mask = seen.astype(exact)
+            F = here.factor(k_score).astype(exact) * mask[..., None]
+            white = jnp.where(seen, here.white.astype(exact), 1.0)
+            # Unseen entries get the density of N(0, 1) at 0, which is taken off again.
+            density = low_rank_log_density(mask * (y - x), F, white)
+            density = density + 0.5 * jnp.log(2.0 * jnp.pi) * jnp.sum(1.0 - mask, -1)
+            return (history, here), jnp.where(scored, density, 0.0)
+
+        h, u, y, seen = ticks_first(windows)
+        inputs = (jax.random.split(key, len(h)), h, covariates_there(h, u), y, seen, windows.is_scored.T)
+        return jnp.sum(scan_steps(tick, (windows.start, at(windows.start, u[0])), inputs)[1], 0)
+
+    # Samples are rows, not an axis of `vmap` (`AbstractModel.carry_samples` says why), and take the first key of as
+    # many as there are, so that the numbers of one sample are those that it had as an axis.
+    by_row = path(jax.random.split(key, n_samples)[0], windows.repeated(n_samples))
+    by_window, _ = over_paths(by_row.reshape(n_samples, -1), average)
+    fit = windows.n_data / jnp.sum(windows.weights) * jnp.sum(windows.weights * by_window)
+    parts = {"fit": fit, **model.field.kl()}
+    return -weighted(parts, kl_weight), parts

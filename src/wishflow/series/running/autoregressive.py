@@ -1,0 +1,181 @@
+"""The auto-regressive model: the belief recursion (`filtering`), simulation, transition densities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp
+from jaxtyping import Float
+
+from ... import metrics
+from ...numerics.devices import compiled, computing, on_device
+from ...numerics.linalg import low_rank_log_density
+from .. import gaussian_filter as filtering
+from ..autoregressive import DynamicsModel, simulate
+from ..layout import Layout
+from ..windows import Ticks, Windows, cut, histories
+from .base import TICKS_CLASS, AbstractRunner, in_blocks, padded_ticks, widened
+
+N_SCORE_DRAWS = 100
+WINDOW_BLOCK = 64
+FILTER_CLASS = 16
+
+
+@compiled
+def _run_filter(model: DynamicsModel, start, variance, h, u, y, is_seen, key, n_samples):
+    """The last belief, its means after every tick, and log densities averaged over draws of J."""
+    belief = filtering.Belief.start(start, variance, model.layout)
+    belief, (means, drawn) = filtering.run(key, model.field.prepare(), belief, h, u, y, is_seen, n_samples)
+    return belief, means, logsumexp(drawn, axis=1) - jnp.log(n_samples)
+
+
+@compiled
+def _run_paths(model: DynamicsModel, history, h, u, key, limits):
+    end, before = simulate(key, model.field.prepare(), history, h, u, limits)
+    return end, before
+
+
+@compiled
+def _step_log_density(model: DynamicsModel, X, increment, h, key):
+    """log p(increment; hμ, h(LJJᵀLᵀ + Λ)) for each row with one draw of J."""
+    here = model.field.prepare().at(X)
+    F = jnp.sqrt(h)[:, None, None] * here.factor(key)
+    return low_rank_log_density(increment - h[:, None] * here.drift, F, h[:, None] * here.white, here.tail_dof)
+
+
+@compiled
+def _mean_covariance(model: DynamicsModel, X):
+    return model.field.prepare().at(X).mean_covariance()
+
+
+def mixture_log_density(
+    model: Any, X: np.ndarray, increment: np.ndarray, h: np.ndarray, n_samples: int, seed: int
+) -> Float[np.ndarray, " N"]:
+    """Log of the mean density of steps over draws of J."""
+
+    def one(s: int) -> np.ndarray:
+        def block(X, increment, h):
+            return _step_log_density(model, X, increment, h, jax.random.key(seed + s))
+
+        return in_blocks(block, X, increment, h)
+
+    if not len(X):
+        return np.zeros(0)
+    # NumPy's: outside of our context JAX would round to 32 bits.
+    return metrics.mixture_log_density([one(s) for s in range(n_samples)])
+
+
+def window_log_density(model: Any, windows: Windows, n_samples: int, seed: int) -> Float[np.ndarray, "K T"]:
+    """The same for windows, by the belief recursion."""
+    if not len(windows):
+        return np.zeros(windows.h.shape)
+
+    def block(start, variance, h, u, y, is_seen):
+        ticks = (jnp.swapaxes(x, 0, 1) for x in (h, u, y, is_seen))
+        return _run_filter(model, start, variance, *ticks, jax.random.key(seed), n_samples)[2].T
+
+    parts = (windows.start, windows.variance, windows.h, windows.u, windows.y, windows.is_seen)
+    return in_blocks(block, *parts, size=WINDOW_BLOCK)
+
+
+def last_belief(model: Any, ticks: Ticks) -> filtering.Belief:
+    """The belief after the last tick, one row, in NumPy."""
+    layout = model.layout
+    memory = layout.memory
+    if len(ticks.h) <= memory or not np.isnan(ticks.y[-memory:]).any():
+        return _belief(layout, ticks.y, len(ticks.h) - 1)
+    belief, _, _ = _filter_over(model, _last_ticks(ticks, memory))
+    return jax.tree.map(np.asarray, belief)
+
+
+def _last_ticks(ticks: Ticks, memory: int) -> Ticks:
+    """Without the oldest ticks, so that their number is one of few and a few programs serve all forecasts."""
+    n = len(ticks.h) - memory
+    keep = slice(n % FILTER_CLASS, None) if n >= FILTER_CLASS else slice(None)
+    return Ticks(ticks.h[keep], ticks.u[keep], ticks.y[keep], ticks.row[keep])
+
+
+def _belief(layout: Layout, y: Float[np.ndarray, "T D"], at: int) -> filtering.Belief:
+    """What the rows up to one say by themselves."""
+    with computing():
+        values, variance = (on_device(x) for x in histories(y, np.array([at]), layout.lags))
+        return jax.tree.map(np.asarray, filtering.Belief.start(values, variance, layout))
+
+
+def _filter_over(model: Any, ticks: Ticks) -> Any:
+    memory = model.layout.memory
+    start = histories(ticks.y[:memory], np.array([memory - 1]), model.layout.lags)
+    y = ticks.y[memory:]
+    inputs = (ticks.h[memory:], ticks.u[memory:], np.nan_to_num(y), ~np.isnan(y))
+    with computing():
+        first = (on_device(x) for x in start)
+        # No density is asked for, and beliefs do not depend on draws: any key will do.
+        return _run_filter(model, *first, *(on_device(x[:, None]) for x in inputs), jax.random.key(0), 1)
+
+
+def filtered_means(model: Any, ticks: Ticks) -> Float[np.ndarray, "T lD"]:
+    """State and lags after every tick, holes filled by the mean of the belief."""
+    memory = model.layout.memory
+    belief = _belief(model.layout, ticks.y[:memory], min(memory, len(ticks.h)) - 1)
+    with computing():  # outside of it JAX would round to 32 bits
+        first = np.repeat(np.asarray(model.layout.chosen(belief.mean)), min(memory, len(ticks.h)), 0)
+    if len(ticks.h) <= memory:
+        return first
+    return np.concatenate([first, np.asarray(_filter_over(model, ticks)[1])[:, 0]])
+
+
+def draw_histories(belief: filtering.Belief, n_draws: int, rng: np.random.Generator) -> Float[np.ndarray, "S pD"]:
+    """Draws of a belief about one history."""
+    mean, joint = belief.mean[0], belief.covariance[0]
+    blocks = [joint, *(() if belief.older is None else belief.older[0])]
+    ends = np.cumsum([len(block) for block in blocks])
+    means = np.split(mean, ends[:-1])
+    return np.concatenate([_draws(m, P, n_draws, rng) for m, P in zip(means, blocks, strict=True)], axis=1)
+
+
+def _draws(mean: np.ndarray, covariance: np.ndarray, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+    if not covariance.any():
+        return np.repeat(mean[None], n_draws, 0)
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    return mean + rng.normal(size=(n_draws, len(mean))) @ root.T
+
+
+class AutoRegressiveRunner(AbstractRunner):
+    """Filters with Gaussian beliefs; what a draw knows before a step is its history."""
+
+    def __init__(self, model: Any, limits: Float[np.ndarray, "2 P"] | None) -> None:
+        self.model, self.limits = model, limits
+
+    def paths(self, ticks, h, u, n_draws, seed):
+        belief = last_belief(self.model, ticks)
+        starts = draw_histories(belief, n_draws, np.random.default_rng(seed))
+        n, dim = len(h), self.model.layout.dim
+        h, u = padded_ticks(TICKS_CLASS, h, u)
+        with computing():
+            arrays = (on_device(x) for x in (starts, h, u))
+            limits = None if self.limits is None else on_device(widened(self.limits, np.asarray(belief.mean[:, :dim])))
+            end, before = _run_paths(self.model, *arrays, jax.random.key(seed), limits)
+            before, end = np.asarray(before), np.asarray(end)
+        after = np.concatenate([before[1:, :, :dim], end[None]])[:n]
+        return np.swapaxes(after, 0, 1), np.swapaxes(before[:n], 0, 1)
+
+    def step_log_density(self, before, y, h, u, seed):
+        X = np.concatenate([before, u], axis=-1)
+        return mixture_log_density(self.model, X, y - before[:, : y.shape[1]], h, 1, seed)
+
+    def row_log_density(self, ticks, n_rows, seed):
+        transitions, windows = cut(ticks, self.model.layout.lags)
+        result = np.full(n_rows, np.nan)
+        parts = (transitions.X, transitions.increment, transitions.h)
+        result[transitions.row] = mixture_log_density(self.model, *parts, N_SCORE_DRAWS, seed)
+        by_tick = window_log_density(self.model, windows, N_SCORE_DRAWS, seed)
+        result[windows.row[windows.is_scored]] = by_tick[windows.is_scored]
+        return result
+
+    def covariances(self, ticks):
+        X = np.concatenate([filtered_means(self.model, ticks), ticks.u], axis=1)
+        return X[:, : ticks.y.shape[1]], in_blocks(lambda X: _mean_covariance(self.model, X), X)

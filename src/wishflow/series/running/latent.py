@@ -1,0 +1,94 @@
+"""The latent model: the guided particle filter (`particles`), forecasts from its particles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...numerics.devices import compiled, computing, on_device
+from .. import particle_filter as particles
+from ..latent import LatentModel
+from ..particle_filter import PreparedLatent
+from ..windows import Ticks
+from .base import TICKS_CLASS, AbstractRunner, in_blocks, padded_ticks
+
+N_PARTICLES = 500
+FILTER_CLASS = 64
+
+
+@compiled
+def _run_filter(model: LatentModel, h, u, y, is_seen, key, n_particles):
+    return particles.run(key, PreparedLatent.of(model), h, u, y, is_seen, n_particles)
+
+
+@compiled
+def _run_paths(model: LatentModel, x, h, u, key):
+    return particles.simulate(key, PreparedLatent.of(model), x, h, u)
+
+
+@compiled
+def _step_log_density(model: LatentModel, x, y, h, u, key):
+    return particles.step_log_density(key, PreparedLatent.of(model), x, h, u, y)
+
+
+@compiled
+def _rates(model: LatentModel, x, u):
+    """g(x) and G (Σ̄ + Λ_x) Gᵀ: the noise of the readout is no part of a rate."""
+    prepared = PreparedLatent.of(model)
+    rate = prepared.field.at(prepared.field.layout.row(x, u)).mean_covariance()
+    G = prepared.readout.slope(x)
+    return prepared.readout(x)[0], G @ rate @ jnp.swapaxes(G, -1, -2)
+
+
+class LatentRunner(AbstractRunner):
+    """Filters with particles; what a draw knows before a step is its state."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def _filtered(self, ticks: Ticks, seed: int) -> Any:
+        n = len(ticks.h)
+        h, u, y = padded_ticks(FILTER_CLASS, ticks.h, ticks.u, ticks.y)
+        is_seen = ~np.isnan(y)
+        is_seen[n:] = False
+        with computing():
+            inputs = (on_device(x) for x in (h, u, np.nan_to_num(y), is_seen))
+            last, (means, scores) = _run_filter(self.model, *inputs, jax.random.key(seed), N_PARTICLES)
+        return np.asarray(last), np.asarray(means)[:n], np.asarray(scores)[:n]
+
+    def paths(self, ticks, h, u, n_draws, seed):
+        last, _, _ = self._filtered(ticks, seed)
+        x = last[np.random.default_rng(seed).permutation(n_draws) % len(last)]
+        n = len(h)
+        h, u = padded_ticks(TICKS_CLASS, h, u)
+        with computing():
+            key = jax.random.key(seed)
+            y, before = _run_paths(self.model, *(on_device(a) for a in (x, h, u)), key)
+        return np.swapaxes(np.asarray(y)[:n], 0, 1), np.swapaxes(np.asarray(before)[:n], 0, 1)
+
+    def step_log_density(self, before, y, h, u, seed):
+        def block(x, y, h, u):
+            return _step_log_density(self.model, x, y, h, u, jax.random.key(seed))
+
+        return in_blocks(block, before, y, h, u)
+
+    def row_log_density(self, ticks, n_rows, seed):
+        result = np.full(n_rows, np.nan)
+        for part in ticks:
+            is_row = (part.row >= 0) & ~np.isnan(part.y).all(axis=1)
+            result[part.row[is_row]] = self._filtered(part, seed)[2][is_row]
+        return result
+
+    def covariances(self, ticks):
+        _, means, _ = self._filtered(ticks, 0)
+        dim = ticks.y.shape[1]
+
+        def block(x, u):
+            values, rates = _rates(self.model, x, u)
+            return jnp.concatenate([values[:, None], rates], axis=1)
+
+        both = in_blocks(block, means, ticks.u)
+        return both[:, 0], both[:, 1:].reshape(-1, dim, dim)

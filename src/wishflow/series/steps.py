@@ -1,0 +1,62 @@
+"""Training steps on batches of transitions and windows."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..training.steps import AbstractSteps, next_rows, shuffled
+from ..wishart.solver import is_unrolled
+from .batches import SeriesBatch, TransitionBatch, WindowBatch
+from .latent_objectives import negative_encoder_bound, negative_filter_bound
+from .objectives import negative_rollout_bound, negative_transition_bound
+
+# By objective and whether the state is latent.
+BOUNDS: dict[tuple[str, bool], Any] = {
+    ("transition", False): negative_transition_bound,
+    ("rollout", False): negative_rollout_bound,
+    ("transition", True): negative_filter_bound,
+    ("rollout", True): negative_encoder_bound,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class SeriesSteps(AbstractSteps):
+    """Time series: batches of transitions and of windows, either of which may be absent."""
+
+    n_transitions: int
+    n_windows: int
+    objective: str
+    is_latent: bool
+
+    def shuffle(self, key, data: SeriesBatch):
+        parts = (data.transitions, data.windows)
+        keys = jax.random.split(key)
+        return tuple(None if p is None else shuffled(k, p.weights) for p, k in zip(parts, keys, strict=True))
+
+    def batch(self, data: SeriesBatch, order, i):
+        transitions: TransitionBatch | None = data.transitions
+        windows: WindowBatch | None = data.windows
+        if transitions is not None:
+            transitions = next_rows(transitions, order[0], i, self.n_transitions)
+        if windows is not None:
+            windows = next_rows(windows, order[1], i, self.n_windows)
+        return SeriesBatch(transitions, windows)
+
+    def has_loops(self, model, data: SeriesBatch):
+        return data.windows is not None and not is_unrolled(data.windows.h.shape[-1])
+
+    def loss(self, model, batch: SeriesBatch, key, kl_weight):
+        value, parts = BOUNDS[self.objective, self.is_latent](
+            model,
+            batch,
+            key,
+            kl_weight=kl_weight,
+            n_samples=self.n_samples,
+            dtype=jnp.dtype(self.flow_dtype),
+            average=self.average,
+        )
+        return value, (parts, None)

@@ -1,0 +1,217 @@
+"""Model files of forecasters: specs, options, the axis of time, scales and the last rows; loading runs no code."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+
+from .. import specs
+from ..errors import ModelFileError
+from ..files.arrays import flatten_arrays, unflatten_arrays
+from ..files.json import plain
+from ..files.model_file import write_model
+from ..numerics.devices import computing
+from ..numerics.scaling import Scaler
+from .autoregressive import Start
+from .data.times import TimeAxis
+from .data.transforms import ColumnTransforms
+from .data.units import Tail, Units
+from .latent import LatentStart
+from .layout import Layout
+from .models import model_builder
+from .specs import chosen_lags
+
+NOT_STORED = ("callbacks",)
+
+
+def save_forecaster(forecaster: Any, path: str | Path) -> None:
+    """Write a fitted forecaster to one file, atomically."""
+    if _is_object(forecaster.transform):
+        raise ModelFileError(
+            f"transform={forecaster.transform!r} is an object, and loading a file runs no code; use a name such as "
+            "'log1p', or transform the data before fit."
+        )
+    units = forecaster.units_
+    header = {
+        "class": type(forecaster).__name__,
+        "parameters": {name: _plain(name, value) for name, value in forecaster.get_params(deep=False).items()},
+        "spec": forecaster.spec_.to_json(),
+        "training": forecaster.training_.to_json(),
+        "axis": dataclasses.asdict(units.axis),
+        "typical_values": list(units.transforms.scales),
+        "columns": [plain(name) for name in forecaster.columns_],
+        "x_columns": None if units.x_columns is None else [plain(name) for name in units.x_columns],
+        "periods": list(units.periods),
+        **_rows_to_json(forecaster.tails_),
+        "reservoir": _rows_to_json(_reservoir(forecaster)),
+        "flags": {"is_series": forecaster.is_series_, "is_panel": forecaster.is_panel_},
+        "name": plain(forecaster.name_),
+        "attributes": {name: plain(getattr(forecaster, name)) for name in ("seed_", "n_iter_", "status_")},
+        "n_inducing": int(forecaster.model_.field.basis.Z.shape[0]),
+        "history_columns": forecaster.history_.columns.tolist(),
+        "history_phases": forecaster.history_["phase"].tolist(),
+    }
+    write_model(path, header, _arrays(forecaster))
+
+
+def _reservoir(forecaster: Any) -> dict[Any, Tail]:
+    """The rows kept for training; none where the forecaster comes from a file of an older version."""
+    return getattr(forecaster, "reservoir_", None) or {}
+
+
+def _rows_to_json(rows: dict[Any, Tail]) -> dict[str, list]:
+    """The keys of series and the kinds of their stamps."""
+    return {
+        "keys": [plain(key) for key in rows],
+        "indices": [_index_to_json(tail.index) for tail in rows.values()],
+    }
+
+
+def _rows_to_arrays(name: str, rows: dict[Any, Tail]) -> dict[str, np.ndarray]:
+    arrays: dict[str, np.ndarray] = {}
+    for i, tail in enumerate(rows.values()):
+        parts = {"index": _index_numbers(tail.index), "values": tail.values, "covariates": tail.covariates}
+        arrays |= {f"{name}.{i}.{part}": value for part, value in parts.items()}
+    return arrays
+
+
+def _rows_of(header: dict[str, Any], name: str, arrays: dict[str, np.ndarray]) -> dict[Any, Tail]:
+    """The series that the two above describe."""
+    return {
+        _key(key): Tail(
+            _index_of(index, arrays[f"{name}.{i}.index"]),
+            arrays[f"{name}.{i}.values"],
+            arrays[f"{name}.{i}.covariates"],
+        )
+        for i, (key, index) in enumerate(zip(header["keys"], header["indices"], strict=True))
+    }
+
+
+def _is_object(transform: Any) -> bool:
+    parts = transform.values() if isinstance(transform, dict) else [transform]
+    return any(not (part is None or isinstance(part, str)) for part in parts)
+
+
+def _plain(name: str, value: Any) -> Any:
+    if name in NOT_STORED or callable(value):
+        return None
+    if isinstance(value, specs.Spec):
+        return value.to_json()
+    if name == "transform" and isinstance(value, dict):
+        return {"by_column": [[plain(column), choice] for column, choice in value.items()]}
+    try:
+        return plain(value)
+    except TypeError:
+        return None
+
+
+def _index_to_json(index: pd.Index) -> dict[str, Any]:
+    if isinstance(index, pd.PeriodIndex):
+        return {"kind": "period", "freq": index.freqstr}
+    if isinstance(index, pd.DatetimeIndex):
+        return {"kind": "datetime", "zone": None if index.tz is None else str(index.tz), "unit": index.unit}
+    return {"kind": "number", "dtype": str(index.dtype)}
+
+
+def _index_numbers(index: pd.Index) -> np.ndarray:
+    return np.asarray(index.asi8 if isinstance(index, pd.PeriodIndex | pd.DatetimeIndex) else index)
+
+
+def _index_of(header: dict[str, Any], values: np.ndarray) -> pd.Index:
+    if header["kind"] == "period":
+        return pd.PeriodIndex.from_ordinals(values, freq=header["freq"])  # type: ignore[attr-defined]
+    if header["kind"] == "datetime":
+        index = pd.DatetimeIndex(values.astype(f"datetime64[{header['unit']}]"))
+        return index if header["zone"] is None else index.tz_localize("UTC").tz_convert(header["zone"])
+    return pd.Index(values, dtype=header["dtype"])
+
+
+def _arrays(forecaster: Any) -> dict[str, np.ndarray]:
+    with computing():
+        arrays = {f"model.{name}": value for name, value in flatten_arrays(forecaster.model_).items()}
+    for name, scaler in (("y", forecaster.units_.y_scaler), ("x", forecaster.units_.x_scaler)):
+        if scaler is not None:
+            arrays |= {f"{name}_scaler.mean": scaler.mean, f"{name}_scaler.scale": scaler.scale}
+    arrays |= _rows_to_arrays("tail", forecaster.tails_) | _rows_to_arrays("reservoir", _reservoir(forecaster))
+    if forecaster.limits_ is not None:
+        arrays["limits"] = forecaster.limits_
+    numbers = forecaster.history_.drop(columns="phase")
+    return arrays | {f"history.{name}": numbers[name].to_numpy() for name in numbers}
+
+
+def rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+    """The forecaster a file describes."""
+    parameters = {name: _parameter(value) for name, value in header["parameters"].items()}
+    forecaster = cls(**parameters)
+    forecaster.spec_, forecaster.training_ = specs.from_json(header["spec"]), specs.from_json(header["training"])
+    forecaster.columns_ = pd.Index(header["columns"])
+    forecaster.units_ = _units(forecaster, header, arrays)
+    forecaster.is_series_, forecaster.is_panel_ = header["flags"]["is_series"], header["flags"]["is_panel"]
+    forecaster.name_ = header["name"]
+    forecaster.fh_ = None
+    for name, value in header["attributes"].items():
+        setattr(forecaster, name, value)
+    forecaster.tails_ = _rows_of(header, "tail", arrays)
+    # Files of older versions have none.
+    kept = header.get("reservoir", {"keys": [], "indices": []})
+    forecaster.reservoir_ = _rows_of(kept, "reservoir", arrays) or None
+    forecaster.limits_ = arrays.get("limits")
+    forecaster.model_ = _model(forecaster, header, arrays)
+    history = {"phase": header["history_phases"], **_part(arrays, "history.")}
+    forecaster.history_ = pd.DataFrame({name: history[name] for name in header["history_columns"]})
+    return forecaster
+
+
+def _units(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Units:
+    has_x = header["x_columns"] is not None
+    spec = forecaster.spec_
+    return Units(
+        forecaster.columns_,
+        TimeAxis(**header["axis"]),
+        # Files of older versions have no typical values.
+        ColumnTransforms.of(forecaster.transform, forecaster.columns_, tuple(header.get("typical_values", ()))),
+        Scaler(arrays["y_scaler.mean"], arrays["y_scaler.scale"]),
+        pd.Index(header["x_columns"]) if has_x else None,
+        Scaler(arrays["x_scaler.mean"], arrays["x_scaler.scale"]) if has_x else None,
+        tuple(header["periods"]),
+        forecaster.freq is not None,
+        spec.step,
+        spec.lags,
+        spec.max_gap,
+    )
+
+
+def _parameter(value: Any) -> Any:
+    if isinstance(value, dict) and "by_column" in value:
+        return dict(map(tuple, value["by_column"]))
+    return specs.from_json(value)
+
+
+def _key(key: Any) -> Any:
+    return tuple(key) if isinstance(key, list) else key
+
+
+def _part(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name[len(prefix) :]: value for name, value in arrays.items() if name.startswith(prefix)}
+
+
+def _model(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+    """A model of the right structure, built from its specs, filled with the arrays of the file."""
+    n_columns, latent = len(forecaster.columns_), forecaster.spec_.latent
+    dim = n_columns if latent is None else latent.dim
+    n_covariates = next(iter(forecaster.tails_.values())).covariates.shape[1]
+    layout = Layout(dim, chosen_lags(forecaster.spec_.lags), n_covariates, forecaster.units_.n_linear)
+    with computing():
+        start: Any = Start(np.zeros((dim, layout.n_lagged + n_covariates)), np.zeros(dim), np.eye(dim))  # type: ignore[arg-type]
+        if latent is not None:
+            start = LatentStart(start, np.zeros((dim, 0)), np.zeros((n_columns, dim)), np.ones(n_columns))  # type: ignore[arg-type]
+        Z = np.zeros((header["n_inducing"], layout.n_kernel_inputs))
+        template = model_builder(forecaster.spec_)(forecaster.spec_, layout, start, Z, jax.random.key(0))
+        template = jax.tree.map(np.asarray, template)
+        restored = unflatten_arrays(template, _part(arrays, "model."))
+    return jax.tree.map(np.asarray, restored)

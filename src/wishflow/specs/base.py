@@ -1,0 +1,64 @@
+"""What a user asks for: frozen dataclasses of plain Python values, with JSON both ways. No JAX here.
+
+A spec says what a part is (`RBF(lengthscale=2.0)`), not its arrays; `build` beside each module class makes the
+arrays once the shapes of the data are known. Every spec is hashable, so it can be a static argument of a compiled
+program.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ..errors import OptionError, unknown_option
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """Base of all specs: equality, hash and JSON come from the fields."""
+
+    def to_json(self) -> dict[str, Any]:
+        """A dictionary of plain values: the class name under "kind", then the fields."""
+        fields = {f.name: _value_to_json(getattr(self, f.name)) for f in dataclasses.fields(self)}
+        return {"kind": type(self).__name__, **fields}
+
+
+def _value_to_json(value: Any) -> Any:
+    if isinstance(value, Spec):
+        return value.to_json()
+    if isinstance(value, tuple):
+        return [_value_to_json(item) for item in value]
+    return value
+
+
+def resolve(option: str, value: Any, names: dict[str, Any], base: type[Spec]) -> Any:
+    """The spec meant by a name or a spec; an error that lists the names otherwise."""
+    if isinstance(value, base):
+        return value
+    if isinstance(value, str) and value in names:
+        return names[value]
+    if isinstance(value, str):
+        raise unknown_option(option, value, list(names))
+    raise OptionError(
+        f"{option}={value!r} is a {type(value).__name__}; expected one of {list(names)} or a {base.__name__}."
+    )
+
+
+def from_json(data: Any) -> Any:
+    """The spec a dictionary made by `Spec.to_json` describes. Only subclasses of `Spec` are made."""
+    if isinstance(data, list):
+        return tuple(from_json(item) for item in data)
+    if not isinstance(data, dict) or "kind" not in data:
+        return data
+    kinds = {cls.__name__: cls for cls in _all_subclasses(Spec)}
+    if data["kind"] not in kinds:
+        raise unknown_option("kind", data["kind"], sorted(kinds))
+    return kinds[data["kind"]](**{name: from_json(value) for name, value in data.items() if name != "kind"})
+
+
+def _all_subclasses(cls: type) -> list[type]:
+    found: list[type] = []
+    direct: type
+    for direct in cls.__subclasses__():
+        found += [direct, *_all_subclasses(direct)]
+    return found

@@ -1,0 +1,249 @@
+"""The field of flows and time series: a drift, a noise and white noise on one basis, hence one a(x).
+
+dx = (μ_linear + ℓ aᵀm_f + μ_noise) dt + √(Σ + Λ) dB. Each part may be absent. The noise of a step is Gaussian or
+Student-t.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Scalar
+
+from ..inducing import InducingBasis, JoinedPosterior, PreparedBasis, turned
+from ..numerics.devices import on_accelerator
+from ..numerics.linalg import thin_product
+from ..numerics.parameters import Positive, Scaled
+from ..numerics.random import standard_normals
+from .base import AbstractField, AbstractPreparedField, DrivenValues, StateLayout, safe_sqrt
+from .noise import AbstractNoise, NoiseValues, PreparedNoise, rotation_of
+from .white import WhiteNoise
+from .wishart import AbstractPreparedWishart, WishartNoise
+
+
+class GPDrift(eqx.Module):
+    """ℓ a(x)ᵀ m_f, with the log prior ½‖m_f‖² where it has one; ℓ = 1 where there is no amplitude."""
+
+    mean: Float[Array, "D M"]
+    amplitude: Positive | None = None
+    has_prior: bool = eqx.field(static=True, default=True)
+
+    def weights(self) -> Float[Array, "D M"]:
+        """What a(x) is multiplied by."""
+        return self.mean if self.amplitude is None else self.mean * self.amplitude.value[:, None]
+
+    def kl(self) -> dict[str, Scalar]:
+        return {"kl_drift": 0.5 * jnp.sum(self.mean**2)} if self.has_prior else {}
+
+
+class Coefficients(DrivenValues):
+    """Drift, moments of the entries of J, L and Λ at rows; for shared columns the moments have a last axis of size one.
+
+    With `tail_dof` κ the whole noise of a step is scaled by √((κ − 2)/χ²_κ), one draw for all its entries: Student-t
+    noise with the same covariance.
+    """
+
+    drift: Float[Array, "N D"]
+    means: Float[Array, "N rho cols"]
+    variances: Float[Array, "N rho cols"]
+    scale: Float[Array, "D rho"]
+    white_variances: Float[Array, "N D"] | None
+    dof: int = eqx.field(static=True)
+    tail_dof: Scalar | None = None
+
+    @property
+    def n_normals(self):
+        """W, one normal for each row of J, and white noise where there is some."""
+        dim, rank = self.scale.shape
+        return self.dof + rank + (0 if self.white_variances is None else dim)
+
+    def moved(self, normals, dt):
+        """√dt (L J W + Λ^½ ε) with a fresh J, by the short cut: given W ~ N(0, I_ν) the entries (J W)_r are independent
+        N(Σ_v m_rv W_v, Σ_v W_v² s²_rv), so ρ normals are drawn instead of ρν; the law is the same."""
+        rank = self.scale.shape[1]
+        W, epsilon, white = jnp.split(normals, (self.dof, self.dof + rank), axis=1)
+        moved = self._moved_by_J(W, epsilon) if rank else jnp.zeros_like(self.drift)
+        if self.white_variances is not None:
+            by_white = safe_sqrt(self.white_variances) * white
+            moved = moved + by_white if rank else by_white
+        return jnp.sqrt(dt) * moved
+
+    def _moved_by_J(self, W: Float[Array, "N nu"], epsilon: Float[Array, "N rho"]) -> Float[Array, "N D"]:
+        if self.means.shape[-1] == 1:  # shared columns: a sum over them needs no array of their size
+            mean = self.means[..., 0] * jnp.sum(W, -1, keepdims=True)
+            variance = self.variances[..., 0] * jnp.sum(W * W, -1, keepdims=True)
+        else:
+            mean = jnp.sum(self.means * W[:, None], -1)
+            variance = jnp.sum(self.variances * W[:, None] ** 2, -1)
+        drawn = mean + safe_sqrt(variance) * epsilon
+        return thin_product(drawn, self.scale.T) if on_accelerator() else drawn @ self.scale.T
+
+    def increment(self, key, dt):
+        """`moved`, scaled by √((κ − 2)/χ²_κ) where there is a κ."""
+        if self.tail_dof is not None:
+            key, k_tails = jax.random.split(key)
+            shape = (self.drift.shape[0], 1)
+            chi_squared = 2.0 * jax.random.gamma(k_tails, 0.5 * self.tail_dof, shape, self.drift.dtype)
+            dt = dt * (self.tail_dof - 2.0) / chi_squared
+        return super().increment(key, dt)
+
+    def factor(self, key):
+        """L J with J drawn entry by entry: the long way."""
+        n, rank, _ = self.means.shape
+        epsilon = standard_normals(key, (n, rank, self.dof), self.drift.dtype)
+        return jnp.einsum("dr,nrv->ndv", self.scale, self.means + safe_sqrt(self.variances) * epsilon)
+
+    @property
+    def white(self):
+        return jnp.zeros_like(self.drift) if self.white_variances is None else self.white_variances
+
+    def mean_covariance(self):
+        """Σ̄ = L (M Mᵀ + diag_r Σ_v s²_rv) Lᵀ + Λ with M_rv = m_rv(x)."""
+        shape = (*self.means.shape[:2], self.dof)
+        M, s2 = jnp.broadcast_to(self.means, shape), jnp.broadcast_to(self.variances, shape)
+        inner = jnp.einsum("nrv,nqv->nrq", M, M) + jnp.sum(s2, -1)[..., None] * jnp.eye(shape[1], dtype=M.dtype)
+        diagonal = self.white[..., None] * jnp.eye(self.drift.shape[-1], dtype=M.dtype)
+        return jnp.einsum("dr,nrq,eq->nde", self.scale, inner, self.scale) + diagonal
+
+
+class Field(AbstractField):
+    """Drift, noise and white noise on one basis.
+
+    `linear` is a function of whole rows, `layout` an `AbstractLayout`. `tail_dof` are the degrees of freedom of
+    Student-t noise; None: it is Gaussian.
+    """
+
+    basis: InducingBasis
+    linear: Any
+    gp: GPDrift | None
+    noise: AbstractNoise | None
+    white: WhiteNoise | None
+    layout: Any
+    tail_dof: Scaled | None = None
+
+    def prepare(self, dtype=None):
+        dtype = self.basis.Z.dtype if dtype is None else dtype
+        if self._is_joined():
+            return self._joined(dtype)
+        Q = rotation_of(self.noise)
+        noise = None if self.noise is None else self.noise.prepare(dtype, Q)
+        return self._prepared(self.basis.prepare(dtype, Q), noise, Q)
+
+    def draw(self, key, dtype=None):
+        if self.noise is None:
+            return self.prepare(dtype)
+        basis = self.basis.prepare(dtype)
+        return self._prepared(basis, self.noise.draw(key, self.basis, basis), None)
+
+    def _prepared(self, basis: PreparedBasis, noise: PreparedNoise | None, rotation: Array | None) -> PreparedField:
+        return PreparedField(
+            layout=self.layout,
+            white=None if self.white is None else self.white.turned(rotation),
+            tail_dof=None if self.tail_dof is None else self.tail_dof.value.astype(basis.dtype),
+            basis=basis,
+            linear=self.linear,
+            gp_weights=None if self.gp is None else turned(self.gp.weights(), rotation).T.astype(basis.dtype),
+            noise=noise,
+        )
+
+    def _is_joined(self) -> bool:
+        """Whether drift and J are found by one product: for flows, on accelerators."""
+        is_flow = isinstance(self.layout, StateLayout) and self.gp is not None
+        is_wishart = isinstance(self.noise, WishartNoise) and isinstance(self.noise.posterior, JoinedPosterior.KINDS)
+        return on_accelerator() and is_flow and is_wishart
+
+    def _joined(self, dtype: jnp.dtype) -> JoinedField:
+        noise, gp = self.noise, self.gp
+        assert isinstance(noise, WishartNoise) and gp is not None
+        return JoinedField(
+            layout=self.layout,
+            white=self.white,
+            tail_dof=None,
+            joined=JoinedPosterior.of(self.basis, noise.posterior, gp.weights(), dtype),
+            noise=JoinedWishart(noise.scale.value.astype(dtype), noise.dof),
+        )
+
+    def kl(self):
+        parts: dict[str, Scalar] = {}
+        for part in (self.gp, self.noise, self.white):
+            for name, value in ({} if part is None else part.kl()).items():
+                parts[name] = parts[name] + value if name in parts else value
+        return parts
+
+    def summary(self):
+        found = {} if self.gp is None else {"drift_norm": jnp.linalg.norm(self.gp.mean)}
+        found |= {} if self.noise is None else self.noise.summary()
+        return found if self.tail_dof is None else {**found, "tail_dof": self.tail_dof.value}
+
+
+class AbstractPreparedParts(AbstractPreparedField):
+    """What the two ways to prepare a field have in common."""
+
+    layout: Any
+    white: WhiteNoise | None
+    tail_dof: Scalar | None
+    noise: eqx.AbstractVar[PreparedNoise | None]
+
+    @property
+    def n_normals(self):
+        n = 0 if self.noise is None else self.noise.n_normals
+        if n is None or self.tail_dof is not None:
+            return None
+        has_diagonal = self.white is not None or (self.noise is not None and self.noise.has_diagonal)
+        return n + self.layout.dim * has_diagonal
+
+    def coefficients(
+        self, drift: Float[Array, "N D"], white: Float[Array, "N D"] | None, noise: NoiseValues | None
+    ) -> Coefficients:
+        """Drift, Λ and noise put together."""
+        if noise is None:
+            empty = jnp.zeros((drift.shape[0], 0, 1), drift.dtype)
+            return Coefficients(
+                drift, empty, empty, jnp.zeros((self.layout.dim, 0), drift.dtype), white, 0, self.tail_dof
+            )
+        drift = drift if noise.drift is None else drift + noise.drift
+        if noise.diagonal is not None:
+            white = noise.diagonal if white is None else white + noise.diagonal
+        return Coefficients(drift, noise.means, noise.variances, noise.scale, white, noise.dof, self.tail_dof)
+
+
+class PreparedField(AbstractPreparedParts):
+    """A factorised `Field`."""
+
+    basis: PreparedBasis
+    linear: Any
+    gp_weights: Float[Array, "M D"] | None
+    noise: PreparedNoise | None
+
+    def at(self, X, t=0.0):
+        inputs = self.layout.kernel_inputs(X, t)
+        a = self.basis.project(inputs)
+        drift = jnp.zeros((X.shape[0], self.layout.dim), X.dtype) if self.linear is None else self.linear(X)
+        if self.gp_weights is not None:
+            drift = drift + a @ self.gp_weights
+        white = None if self.white is None else self.white.at(inputs, a)
+        noise = None if self.noise is None else self.noise.at(inputs, a, self.basis.unexplained(inputs, a))
+        return self.coefficients(drift, white, noise)
+
+
+class JoinedWishart(AbstractPreparedWishart):
+    """L and ν of a noise whose moments come with the drift."""
+
+    def at(self, inputs, a, unexplained):
+        raise NotImplementedError("moments come from `JoinedPosterior`")
+
+
+class JoinedField(AbstractPreparedParts):
+    """`PreparedField` for accelerators: drift and posterior of J in one product."""
+
+    joined: JoinedPosterior
+    noise: JoinedWishart
+
+    def at(self, X, t=0.0):
+        inputs = self.layout.kernel_inputs(X, t)
+        drift, means, variances = self.joined.moments(inputs)
+        white = None if self.white is None else self.white.at(inputs, inputs[:, :0])
+        return self.coefficients(drift, white, self.noise.values(means, variances))

@@ -1,0 +1,69 @@
+"""diffGP (Hegde et al. 2019): drift and diffusion are mean and variance of one Gaussian field f."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..inducing import POSTERIORS, AbstractPosterior, InducingBasis, PreparedPosterior
+from ..numerics.parameters import Positive
+from .noise import AbstractNoise, NoiseValues, PreparedNoise
+from .specs import GPDiffusion
+
+
+class GPNoise(AbstractNoise):
+    """q(v_f) = N(m, R Rᵀ) for each dimension: μ = ℓ aᵀm, Σ = diag(ℓ² (k − aᵀa + ‖Rᵀa‖²)); ℓ = 1 where there is none.
+
+    The KL of f is counted once, with the drift; there is no separate term for Σ.
+    """
+
+    posterior: AbstractPosterior
+    amplitude: Positive | None = None
+
+    def kl(self):
+        return {"kl_drift": jnp.sum(self.posterior.kl())}
+
+    def summary(self):
+        return {"drift_norm": jnp.linalg.norm(self.posterior.mean)}
+
+    def prepare(self, dtype, rotation):
+        amplitude = None if self.amplitude is None else self.amplitude.value.astype(dtype)
+        return PreparedGPNoise(self.posterior.prepare(dtype, rotation), amplitude)
+
+
+class PreparedGPNoise(PreparedNoise):
+    """Prepared posterior and amplitudes."""
+
+    posterior: PreparedPosterior
+    amplitude: Float[Array, " D"] | None
+
+    @property
+    def n_normals(self):
+        return 0
+
+    @property
+    def has_diagonal(self):
+        return True
+
+    def at(self, inputs, a, unexplained):
+        del inputs
+        drift, variance = self.posterior.means(a), unexplained[:, None] + self.posterior.quadratics(a)
+        if self.amplitude is not None:
+            drift, variance = self.amplitude * drift, self.amplitude**2 * variance
+        return NoiseValues.of_diagonal(variance, drift)
+
+    def drift_weights(self):
+        return self.posterior.mean if self.amplitude is None else self.posterior.mean * self.amplitude
+
+
+def start(
+    spec: GPDiffusion, basis: InducingBasis, dim: int, key: PRNGKeyArray, covariance: Float[np.ndarray, "D D"] | None
+) -> tuple[GPNoise, Float[np.ndarray, "D D"]]:
+    """f at its prior. Of a covariance to start from it explains half of the variances."""
+    del key
+    posterior = POSTERIORS[spec.posterior].prior(dim, basis.n_inducing)
+    if covariance is None:
+        return GPNoise(posterior), np.zeros((dim, dim))
+    share = 0.5 * np.diagonal(covariance)
+    return GPNoise(posterior, Positive.of(np.sqrt(share))), np.diag(share)

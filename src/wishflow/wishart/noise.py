@@ -1,0 +1,92 @@
+"""Interfaces of a diffusion: noise that Gaussian processes on the basis of the field make.
+
+A noise gives, at rows of a(x), the moments of the entries of J and the matrix L of Σ = L J Jᵀ Lᵀ, and what it adds to
+the drift and to the diagonal Λ. Flows and time series use the same classes.
+"""
+
+from __future__ import annotations
+
+import abc
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+
+from ..errors import OptionError
+from ..inducing import AbstractPosterior, InducingBasis, PreparedBasis
+
+
+class NoiseValues(eqx.Module):
+    """J's moments and L; `drift` and `diagonal` are what a noise adds to μ and Λ (None: nothing).
+
+    For columns that share their posterior the last axis of both moments has size one.
+    """
+
+    means: Float[Array, "N rho cols"]
+    variances: Float[Array, "N rho cols"]
+    scale: Float[Array, "D rho"]
+    dof: int = eqx.field(static=True)
+    drift: Float[Array, "N D"] | None = None
+    diagonal: Float[Array, "N D"] | None = None
+
+    @classmethod
+    def of_diagonal(
+        cls, diagonal: Float[Array, "N D"] | None, drift: Float[Array, "N D"] | None = None, dim: int | None = None
+    ) -> NoiseValues:
+        """Without J: independent noise of the given variances for each dimension."""
+        like = diagonal if drift is None else drift
+        assert like is not None
+        empty = jnp.zeros((like.shape[0], 0, 1), like.dtype)
+        return cls(empty, empty, jnp.zeros((like.shape[1], 0), like.dtype), 0, drift, diagonal)
+
+
+class PreparedNoise(eqx.Module):
+    """A noise whose posterior is prepared for rows of a(x)."""
+
+    @property
+    def n_normals(self) -> int | None:
+        """How many normals J takes for each row and step, ν + ρ; None: it is not known before the step."""
+        return None
+
+    @property
+    def has_diagonal(self) -> bool:
+        """Whether the values have a `diagonal`."""
+        return False
+
+    @abc.abstractmethod
+    def at(self, inputs: Float[Array, "N K"], a: Float[Array, "N M"], unexplained: Float[Array, " N"]) -> NoiseValues:
+        """The noise at rows: inputs of the kernel, a(x), and k(x, x) − ‖a‖²."""
+
+    def drift_weights(self) -> Float[Array, "M D"] | None:
+        """What a(x) is multiplied by in the drift that the noise adds; None: it adds none."""
+        return None
+
+
+class AbstractNoise(eqx.Module):
+    """Parameters of a noise; `posterior` is q of its Gaussian processes (None: it has none)."""
+
+    posterior: eqx.AbstractVar[AbstractPosterior | None]
+
+    @abc.abstractmethod
+    def kl(self) -> dict[str, Scalar]:
+        """Its penalties by name."""
+
+    @abc.abstractmethod
+    def prepare(self, dtype: jnp.dtype, rotation: Float[Array, "M M"] | None) -> PreparedNoise:
+        """Ready for rows of a(x), or of Qᵀa(x) with the rotation Q of the posterior."""
+
+    def summary(self) -> dict[str, Scalar]:
+        """Numbers worth watching in the history."""
+        return {}
+
+    def draw(self, key: PRNGKeyArray, basis: InducingBasis, prepared: PreparedBasis) -> PreparedNoise:
+        """One draw of the functions of the noise, for pathwise sampling."""
+        raise OptionError(
+            f'sampling="pathwise" was asked of {type(self).__name__}, which has no functions of its own to draw; use '
+            'sampling="marginal", or diffusion="wishart".'
+        )
+
+
+def rotation_of(noise: AbstractNoise | None) -> Float[Array, "M M"] | None:
+    """The rotation Q of the posterior, where it has one."""
+    return None if noise is None or noise.posterior is None else noise.posterior.rotation()

@@ -1,0 +1,80 @@
+"""Diffusion specs, and their names."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..errors import OptionError, unknown_option
+from ..inducing.specs import check_posterior
+from ..specs.base import Spec
+
+
+@dataclasses.dataclass(frozen=True)
+class DiffusionSpec(Spec):
+    """The covariance rate Σ(x) of the flow."""
+
+
+@dataclasses.dataclass(frozen=True)
+class NoDiffusion(DiffusionSpec):
+    """Σ = 0: the flow is an ordinary differential equation ("No noise")."""
+
+
+@dataclasses.dataclass(frozen=True)
+class GPDiffusion(DiffusionSpec):
+    """Drift and Σ are mean and variance of one Gaussian field (diffGP, Hegde et al. 2019); `posterior`: see Wishart."""
+
+    posterior: str = "rotated"
+
+    def __post_init__(self) -> None:
+        check_posterior(self.posterior)
+
+
+@dataclasses.dataclass(frozen=True)
+class Diagonal(DiffusionSpec):
+    """Σ = Λ, constant and diagonal."""
+
+    white: float = 0.01
+
+
+@dataclasses.dataclass(frozen=True)
+class Wishart(DiffusionSpec):
+    """Σ(x) = L J(x) J(x)ᵀ Lᵀ (+ Λ), J a ρ×ν matrix of Gaussian processes (diffWGP).
+
+    `rank` ρ acts as D where it is larger or None; `dof` ν is ρ where None (a preset may say another one for the name
+    "wishart"); `columns` says whether the ν columns of J have posteriors of their own ("independent") or share one
+    ("shared"); `white` is the starting value of Λ, None for no Λ. `posterior` is the form of the covariances of q:
+    "full"; "rotated", in which they have their eigenvectors in common and a step costs a fraction; "structured", in
+    which they have one unit lower triangular factor in common; or "diagonal" (mean field). Names of diffusions have the
+    form of their estimator: that of the preset for flows, "structured" for series.
+    """
+
+    rank: int | None = 5
+    dof: int | None = None
+    columns: str = "shared"
+    white: float | None = None
+    unit_rows: bool = True
+    posterior: str = "rotated"
+
+    def __post_init__(self) -> None:
+        check_posterior(self.posterior)
+        if self.columns not in ("shared", "independent"):
+            raise unknown_option("columns", self.columns, ("shared", "independent"))
+        for name in ("rank", "dof"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or int(value) != value or value < 1):
+                raise OptionError(
+                    f"{name}={value!r} given to the Wishart diffusion; expected a whole number of at least 1, or None."
+                )
+
+    def rank_and_dof(self, dim: int) -> tuple[int, int]:
+        """ρ and ν in D dimensions."""
+        rank = dim if self.rank is None else min(self.rank, dim)
+        return rank, rank if self.dof is None else self.dof
+
+
+DIFFUSIONS: dict[str, DiffusionSpec] = {
+    "none": NoDiffusion(),
+    "gp": GPDiffusion(),
+    "diagonal": Diagonal(),
+    "wishart": Wishart(),
+}

@@ -1,0 +1,1 @@
+"""Beijing air quality."""

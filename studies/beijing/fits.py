@@ -1,0 +1,45 @@
+"""Fits that wait in files until they are scored: a job can then be stopped between its members, and processes can
+share them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import wishflow as wf
+from wishflow.files.json import plain, read_json, write_json_atomic
+
+
+def kept_fit(
+    path: Path | None, settings: dict[str, Any], fit: Callable[[], wf.WishartForecaster]
+) -> tuple[wf.WishartForecaster, float]:
+    """A fitted forecaster and the seconds its training took: from the file where it was made with these settings, else
+    trained, and kept there if there is a path.
+    """
+    settings = plain(settings)
+    told = None if path is None else read_json(_told_at(path))
+    if path is not None and path.exists() and told is not None and told["settings"] == settings:
+        return wf.load(path), told["seconds"]
+    started = time.perf_counter()
+    forecaster = fit()
+    seconds = time.perf_counter() - started
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _told_at(path).unlink(missing_ok=True)
+        forecaster.save(path)
+        # Last: the settings say that the model beside them is complete.
+        write_json_atomic(_told_at(path), {"settings": settings, "seconds": seconds})
+    return forecaster, seconds
+
+
+def forget(path: Path) -> None:
+    """Remove a fit that was kept; first what says that it is there."""
+    for part in (_told_at(path), path):
+        part.unlink(missing_ok=True)
+
+
+def _told_at(path: Path) -> Path:
+    return path.with_suffix(".json")

@@ -1,0 +1,253 @@
+"""What is run: a job fits one model once and makes its cells, each of which is one result file.
+
+"scores" is the rolling comparison. "traces" and "joint" are the paper's two figures, for the models they show.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import wishflow as wf
+from wishflow import metrics
+from wishflow.files.json import plain
+from wishflow.specs.base import Spec
+
+from ..provenance import provenance
+from .fits import forget, kept_fit
+from .models import MODELS, TRANSFORMS, Ensemble, Standardised, transform_by_kind
+from .protocol import Parts, roll, with_holes
+
+TRACED = ("wishart", "diagonal", "nodrift")
+JOINED = ("diagonal", "wishart")
+N_PATHS = 50
+PAIR = ("Shunyi TEMP", "Tiantan TEMP")
+HOURS = (1, 48)
+N_LAST = 100
+# Where training entries are deleted, forecasts start from complete rows all the same.
+N_COMPLETE = 96
+# Whom an estimator tells is no setting of a result.
+SILENT_OPTIONS = ("callbacks", "verbose")
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A model with its settings. `changes` are options that replace those of the model (NAME, VALUE)."""
+
+    model: str
+    is_validation: bool = False
+    n_draws: int = 1000
+    n_members: int = 1
+    missing: float = 0.0
+    changes: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def is_ours(self) -> bool:
+        return MODELS[self.model].is_ours
+
+    @property
+    def name(self) -> str:
+        """The name of the row: training with deleted entries is another one."""
+        return self.model + ("-missing" if self.missing else "")
+
+    @property
+    def title(self) -> str:
+        return label_of(self.name)
+
+    @property
+    def n_fits(self) -> int:
+        """Units of work: the members, and the rolling comparison, which counts as one more."""
+        return 1 + (self.n_members if self.is_ours else 0)
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """What the job makes, the quick things first."""
+        figures = {"traces": self.model in TRACED, "joint": self.model in JOINED}
+        return (*(name for name, is_shown in figures.items() if is_shown and not self.missing), "scores")
+
+    def estimator(self, parts: Parts) -> Any:
+        model = MODELS[self.model]
+        return wf.WishartForecaster(**self.options(parts)) if model.make is None else model.make()
+
+    def options(self, parts: Parts) -> dict[str, Any]:
+        """The options of one of our models for these series."""
+        transform = transform_by_kind(TRANSFORMS, parts.train.columns)
+        return {"transform": transform, **(MODELS[self.model].options or {}), **dict(self.changes)}
+
+    def members(self, parts: Parts) -> list[dict[str, Any]]:
+        """The options of each member: those of the model with a seed of its own, what is varied, and changes, which
+        win.
+        """
+        options, varied = self.options(parts), MODELS[self.model].varied or ({},)
+        return [
+            {"random_state": i, **options, **_for_columns(varied[i % len(varied)], parts), **dict(self.changes)}
+            for i in range(self.n_members)
+        ]
+
+    def settings(self, cell: str, parts: Parts) -> dict[str, Any]:
+        """What a result must have been made with, as JSON."""
+        estimator = self.estimator(parts)
+        options = _as_json(estimator.get_params(deep=False))
+        ours: dict[str, Any] = {}
+        if self.is_ours:
+            rule = estimator._training(*parts.train.shape)
+            ours = {"rule": rule.to_json(), "n_members": self.n_members, "missing": self.missing}
+            if MODELS[self.model].varied:
+                ours["varied"] = list(MODELS[self.model].varied)
+        return plain({"options": options, **ours, **self._extent(cell, parts)})
+
+    def _extent(self, cell: str, parts: Parts) -> dict[str, Any]:
+        extents: dict[str, dict[str, Any]] = {
+            "scores": {"n_windows": parts.n_windows, "n_draws": self.n_draws, "noise": "of each origin"},
+            "traces": {"n_paths": N_PATHS},
+            "joint": {"pair": PAIR, "hours": HOURS, "n_draws": self.n_draws},
+        }
+        return extents[cell]
+
+
+def _as_json(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options without those that change no result, specs as their JSON."""
+    return {
+        name: value.to_json() if isinstance(value, Spec) else value
+        for name, value in options.items()
+        if name not in SILENT_OPTIONS
+    }
+
+
+def _for_columns(varied: Mapping[str, Any], parts: Parts) -> dict[str, Any]:
+    """Varied options with transforms by kind turned into those of the columns of that kind, beside the usual ones."""
+    if "transform" not in varied:
+        return dict(varied)
+    by_kind: dict[tuple[str, ...], str] = {(kind,): name for kind, name in varied["transform"].items()}
+    return {**varied, "transform": transform_by_kind({**TRANSFORMS, **by_kind}, parts.train.columns)}
+
+
+def label_of(name: str) -> str:
+    """The name of a row for readers."""
+    model = name.removesuffix("-missing")
+    return MODELS[model].label + (", entries deleted" if name != model else "")
+
+
+def fit_member(
+    job: Job, parts: Parts, i: int, callbacks: Any = None, folder: Path | None = None
+) -> tuple[Standardised, float]:
+    """Member i of one of our models at the end of the training part, and the seconds of its fit; kept in the folder."""
+    options = job.members(parts)[i]
+    train = with_holes(parts.train, job.missing)
+
+    def made() -> wf.WishartForecaster:
+        forecaster = wf.WishartForecaster(**{**options, "callbacks": callbacks})
+        return Standardised(forecaster, parts.mean, parts.sd).fit(train).forecaster
+
+    rule = {name: job.settings("scores", parts)[name] for name in ("rule", "missing")}
+    # A fit that waits may be older than the code.
+    settings = {"options": _as_json(options), "n_rows": len(train), "commit": provenance()["commit"], **rule}
+    forecaster, seconds = kept_fit(None if folder is None else member_path(folder, job, i), settings, made)
+    return Standardised(forecaster, parts.mean, parts.sd), seconds
+
+
+def member_path(folder: Path, job: Job, i: int | str) -> Path:
+    """Where member i waits until the job is scored."""
+    return folder / f"{'validation-' * job.is_validation}{job.name}-{i}.wf"
+
+
+def forget_members(folder: Path, job: Job) -> None:
+    """Remove the fits of a job that wait, those of more members than it has now included."""
+    for path in folder.glob(member_path(folder, job, "[0-9]*").name):
+        forget(path)
+
+
+def fit(job: Job, parts: Parts, callbacks: Any = None, folder: Path | None = None) -> tuple[Any, float]:
+    """The fitted model, at the end of the training part, and the seconds of its fits. Rivals know no missing values:
+    they get all entries.
+    """
+    if not job.is_ours:
+        started = time.perf_counter()
+        return job.estimator(parts).fit(parts.train), time.perf_counter() - started
+    fits = [fit_member(job, parts, i, callbacks, folder) for i in range(job.n_members)]
+    forecaster, seconds = Ensemble([member for member, _ in fits]), sum(seconds for _, seconds in fits)
+    return forecaster.update(parts.train.iloc[-N_COMPLETE:]) if job.missing else forecaster, seconds
+
+
+def run(
+    job: Job,
+    parts: Parts,
+    cells: Iterable[str] = ("scores",),
+    callbacks: Any = None,
+    folder: Path | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Fit once, then the content of one result file after another; members that lie in the folder are fitted."""
+    forecaster, fit_seconds = fit(job, parts, callbacks, folder)
+    fitted = time.perf_counter()
+    for cell in cells:
+        made = _make(cell, forecaster, parts, job)
+        yield {
+            "cell": cell,
+            "model": job.model,
+            "name": job.name,
+            "scored": "validation" if job.is_validation else "test",
+            "settings": job.settings(cell, parts),
+            "fit_seconds": fit_seconds,
+            "total_seconds": fit_seconds + time.perf_counter() - fitted,
+            **({"bound_per_row": bound_per_row(forecaster, parts)} if job.is_ours else {}),
+            **made,
+            "provenance": provenance(),
+        }
+
+
+def _make(cell: str, forecaster: Any, parts: Parts, job: Job) -> dict[str, Any]:
+    if cell == "traces":
+        return traces(forecaster, parts)
+    return joint(forecaster, parts, job.n_draws) if cell == "joint" else roll(forecaster, parts, job.n_draws)
+
+
+def bound_per_row(forecaster: Ensemble, parts: Parts) -> float:
+    """The bound of the first member at the end of training, a mean over the last iterations."""
+    return float(forecaster.members[0].history_["bound"].iloc[-N_LAST:].mean()) / len(parts.train)
+
+
+def traces(forecaster: Ensemble, parts: Parts, n_paths: int = N_PATHS) -> dict[str, Any]:
+    """Log densities of the hours of the first window under simulated paths: the paper's figure of traces.
+
+    Path s starts at the last training row and is simulated freely. What is traced is log p(y_t | x_{t−1}^s), the
+    density of the model's step into hour t from where the path stood an hour before, at the row that was observed,
+    joint over all series, in standardised units; "mean" and "standard_error" are over the paths, as in the paper's
+    figure. The paper scores N(y_t; x_t^s, Σ + Λ) instead, where x_t^s holds the noise of the step already. "mixture"
+    is log 1/S Σ_s p(y_t | x_{t−1}^s), the score of the forecast itself.
+    """
+    rows = parts.first_window
+    each = np.stack([forecaster.path_log_density(rows, seed) for seed in range(n_paths)])
+    return {
+        "start": str(rows.index[0]),
+        "mean": each.mean(axis=0),
+        "standard_error": each.std(axis=0, ddof=1) / np.sqrt(n_paths),
+        "mixture": metrics.mixture_log_density(each),
+    }
+
+
+def joint(forecaster: Ensemble, parts: Parts, n_draws: int) -> dict[str, Any]:
+    """Forecast draws of two temperatures (°C) at some hours of the first window, and what was observed then.
+
+    Two stations with weather of their own: the paper's pair, Tiantan and Dongsi, shares one weather station.
+    """
+    names, place = list(PAIR), [hour - 1 for hour in HOURS]
+    mean, sd = parts.mean[names].to_numpy(), parts.sd[names].to_numpy()
+    found = forecaster.forecast(list(HOURS), n_draws=n_draws)
+    draws = mean + sd * found.samples.sel(variable=names).values
+    observed = mean + sd * parts.first_window[names].to_numpy()[place]
+    hours = [
+        {
+            "hour": hour,
+            "time": str(parts.first_window.index[hour - 1]),
+            "draws": np.round(draws[:, i].T, 3),  # one row for each of the two series
+            "observed": observed[i],
+            "correlation": float(np.corrcoef(draws[:, i].T)[0, 1]),
+        }
+        for i, hour in enumerate(HOURS)
+    ]
+    return {"series": names, "hours": hours}

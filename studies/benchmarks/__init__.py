@@ -1,0 +1,3 @@
+"""Benchmarks: scripts that measure, and write result files."""
+
+from __future__ import annotations
