@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wishflow import kernels, wishart
-from wishflow.inducing import AbstractPosterior, DiagonalPosterior, InducingBasis
+from wishflow.inducing import InducingBasis
 from wishflow.kernels import RBF
 from wishflow.likelihoods import Bernoulli, Categorical, Gaussian, Poisson, StudentT
 from wishflow.numerics import devices as runtime
@@ -145,7 +145,6 @@ def make_flow(
 class ConstantNoise(AbstractNoise):
     """Σ = L Lᵀ whatever the state, with L of any rank: J is the identity and has no variance."""
 
-    posterior: AbstractPosterior  # the interface asks for one; nothing of it is used
     factor: jax.Array
 
     def kl(self):
@@ -166,7 +165,7 @@ class PreparedConstantNoise(PreparedNoise):
 
 def with_constant_noise(model, factor):
     """A model without correlated noise, given L Lᵀ: its covariance rate becomes L Lᵀ + Λ."""
-    noise = ConstantNoise(DiagonalPosterior.prior(1, model.field.basis.n_inducing), jnp.asarray(factor))
+    noise = ConstantNoise(jnp.asarray(factor))
     return eqx.tree_at(lambda m: m.field.noise, model, noise, is_leaf=lambda part: part is None)
 
 

@@ -12,8 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from wishflow import kernels, likelihoods, specs
+import wishflow as wf
+from wishflow import kernels, likelihoods, specs, wishart
+from wishflow.errors import ModelFileError
+from wishflow.inducing import InducingBasis
 from wishflow.numerics import devices as runtime
+from wishflow.specs import registry
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -28,8 +32,8 @@ def code_of(page: Path) -> str:
 
 @pytest.fixture(scope="module")
 def extended():
-    """The names that docs/extend.md defines. The tables it adds to are put back afterwards."""
-    tables = (kernels.building.STATIONARY, likelihoods._MAKERS)
+    """The names that docs/extend.md defines; the registry is put back afterwards."""
+    tables = (registry._KINDS, registry._BUILDERS)
     before = [dict(table) for table in tables]
     names: dict = {}
     exec(compile(code_of(ROOT / "docs" / "extend.md"), "extend.md", "exec"), names)
@@ -37,6 +41,11 @@ def extended():
     for table, entries in zip(tables, before, strict=True):
         table.clear()
         table.update(entries)
+
+
+def test_the_page_uses_nothing_private():
+    own = re.compile(r"self\._s\b|def _s\b|__\w+__")
+    assert not re.findall(r"\b_[a-z]\w*|\._\w+", own.sub("", code_of(ROOT / "docs" / "extend.md")))
 
 
 def test_the_kernel_of_the_page_is_the_mean_of_its_random_features(extended, key):
@@ -66,19 +75,34 @@ def test_the_likelihood_of_the_page_integrates_over_g(extended, key):
 
 
 def test_the_diffusion_of_the_page_draws_what_its_covariance_says(extended, key):
-    values = extended["field"].prepare().at(jnp.tile(jnp.asarray([[1.5, -0.5]]), (20_000, 1)), 0.0)
+    basis = InducingBasis.of(kernels.build(kernels.RBF(), 2), np.eye(2))
+    field = wishart.build(extended["Radial"](near=0.2, far=0.5), basis, 2, key)
+    values = field.prepare().at(jnp.tile(jnp.asarray([[1.5, -0.5]]), (20_000, 1)))
     drawn = values.increment(key, 0.1)
     expected = 0.1 * (0.2**2 + 0.5**2 * 2.5) * np.eye(2)
     np.testing.assert_allclose(0.1 * values.mean_covariance()[0], expected, rtol=1e-6)
     np.testing.assert_allclose(np.cov(drawn.T), expected, atol=4.0 * expected[0, 0] * np.sqrt(2.0 / 20_000))
-    np.testing.assert_allclose(values.factor(key)[0] @ values.factor(key)[0].T * 0.1, expected, rtol=1e-6)
 
 
-def test_the_diffusion_of_the_page_has_a_gradient_in_every_parameter(extended):
-    field = extended["gradient"].field
-    for part in (field.drift_mean, field.near.raw, field.far.raw):
-        assert np.isfinite(part).all() and np.abs(part).max() > 0.0
-    assert extended["paths"].shape == (5, 60, 2)
+def test_the_diffusion_of_the_page_is_trained_in_flows_and_in_series(extended):
+    """Its parameters move, and the model files of both load where it is registered and say so where it is not."""
+    for name, start in (("flow", 0.2), ("forecaster", 0.1)):
+        near = np.asarray(extended[name].model_.field.noise.near.value)
+        assert np.isfinite(near).all() and np.abs(near - start).max() > 1e-6
+
+
+@pytest.mark.parametrize("name", ["flow", "forecaster"])
+def test_files_of_registered_parts_load_where_they_are_registered(extended, name, tmp_path, monkeypatch):
+    extended[name].save(tmp_path / "model")
+    again = wf.load(tmp_path / "model")
+    assert again.spec_ == extended[name].spec_
+    monkeypatch.delitem(registry._KINDS, "Radial")
+    with pytest.raises(ModelFileError, match=r"Radial.*not registered.*wishflow.register"):
+        wf.load(tmp_path / "model")
+
+
+def test_a_training_spec_is_a_preset(extended):
+    assert extended["again"].training_ == extended["training"] and extended["again"].n_iter_ == 25
 
 
 def test_specs_of_the_page_survive_json(extended):

@@ -114,7 +114,7 @@ def test_problems_are_those_that_are_asked_for():
     first, second = (many.problem_of(many.shrunk(many.SHAPES[0]), seed) for seed in (0, 1))
     training, diffusion = first.training, first.spec.diffusion
     assert (training.n_steps, training.batch_size, training.n_train_samples, training.warm_iter) == (10, 2000, 1, 0)
-    assert (diffusion.rank, diffusion.dof, diffusion.columns) == (5, 5, "shared") and not training.falls_back
+    assert (diffusion.rank, diffusion.dof, diffusion.columns) == (5, 5, "shared")
     assert first.X.shape[1] == 8 and first.spec == second.spec and (first.X != second.X).any()
 
 

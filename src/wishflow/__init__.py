@@ -23,6 +23,7 @@ __all__ = [
     "likelihoods",
     "load",
     "metrics",
+    "register",
 ]
 
 if TYPE_CHECKING:  # for type checkers and editors, what `__all__` names
@@ -31,6 +32,7 @@ if TYPE_CHECKING:  # for type checkers and editors, what `__all__` names
     from .numerics.devices import enable_compilation_cache
     from .regression import FlowClassifier, FlowRegressor, SparseGPRegressor, fit_many
     from .series import Forecast, WishartForecaster, backtest
+    from .specs import register
 
 # Names are imported on first access (PEP 562): JAX, scikit-learn, pandas and xarray take seconds to import.
 _HOMES = {
@@ -43,6 +45,7 @@ _HOMES = {
     "backtest": "series",
     "load": "loading",
     "enable_compilation_cache": "numerics.devices",
+    "register": "specs",
 }
 _MODULES = (
     *("callbacks", "datasets", "diffusions", "errors", "files", "inducing", "kernels", "likelihoods", "metrics"),

@@ -1,6 +1,16 @@
-"""The diffusions a user can ask for: `wf.diffusions.Wishart(rank=5)`, `wf.diffusions.GP()`, …"""
+"""The diffusions a user can ask for, `wf.diffusions.Wishart(rank=5)`, and what a new one is made of."""
 
-from .wishart.specs import Diagonal, NoDiffusion, Wishart
+from .wishart import AbstractNoise, NoiseValues, PreparedNoise
+from .wishart.specs import Diagonal, DiffusionSpec, NoDiffusion, Wishart
 from .wishart.specs import GPDiffusion as GP
 
-__all__ = ["GP", "Diagonal", "NoDiffusion", "Wishart"]
+__all__ = [
+    "GP",
+    "AbstractNoise",
+    "Diagonal",
+    "DiffusionSpec",
+    "NoDiffusion",
+    "NoiseValues",
+    "PreparedNoise",
+    "Wishart",
+]

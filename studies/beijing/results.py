@@ -7,7 +7,7 @@ from typing import Any
 
 import wishflow as wf
 from wishflow.files.json import plain, read_json
-from wishflow.specs.base import from_json
+from wishflow.specs import from_json
 
 from .jobs import JOINED, TRACED, Job
 from .models import MODELS

@@ -31,7 +31,7 @@ SET_ASIDE: dict[str, dict[str, Any]] = {"breast_cancer": {"test_size": 0.3}, "di
 RULES = {
     "labels": presets.fast_class_preset,
     "numbers": lambda n, d: dataclasses.replace(
-        presets.fast_preset(n, d, d), path_average="log", n_train_samples=1, dof=None
+        presets.for_logits(presets.fast_preset(n, d, d)), path_average="log", n_train_samples=1, dof=None
     ),
 }
 
@@ -42,9 +42,8 @@ def measure(name: str, rule: str, seed: int) -> dict[str, float]:
     size = SET_ASIDE.get(name, {"test_size": 0.3})
     X, _, y, _ = train_test_split(X, y, random_state=0, stratify=y, **size)
     X, X_scored, y, y_scored = train_test_split(X, y, test_size=0.25, random_state=seed, stratify=y)
-    presets.CLASS_PRESETS["fast"] = RULES[rule]
     started = time.perf_counter()
-    model = wf.FlowClassifier().fit(X, y)
+    model = wf.FlowClassifier(preset=RULES[rule](*X.shape)).fit(X, y)
     seconds = time.perf_counter() - started
     return {"log_loss": float(log_loss(y_scored, model.predict_proba(X_scored))), "seconds": seconds}
 

@@ -26,7 +26,6 @@ import wishflow as wf
 from wishflow import specs
 from wishflow.datasets import load_uci
 from wishflow.regression import presets
-from wishflow.training.specs import TrainingSpec
 
 from ..provenance import provenance
 from ..uci.suite import MODELS as SUITE_MODELS
@@ -34,7 +33,6 @@ from ..uci.suite import N_PATHS
 from ..uci.training import run_splits, split_rows
 from .shares import share_of
 
-RULE = presets.fast_preset
 MODELS = {
     **{name: model.make for name, model in SUITE_MODELS.items()},
     "diffwgp": wf.FlowRegressor,
@@ -65,9 +63,10 @@ def log_densities(model: Any, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
     return found
 
 
-def changed_rule(changes: dict[str, Any], *sizes: int, **wider: int) -> TrainingSpec:
-    """The rule with some of its fields changed."""
-    return dataclasses.replace(RULE(*sizes, **wider), **changes)
+def changes(job: dict[str, Any]) -> dict[str, Any]:
+    """The fields of the rule that a job changes; a batch size counts rows, as where a user gives it."""
+    given = job.get("set", {})
+    return {"batch_counts_paths": False, **given} if "batch_size" in given else given
 
 
 def run_job(job: dict[str, Any]) -> dict[str, Any]:
@@ -77,7 +76,8 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
     options = {name: specs.from_json(value) for name, value in job.get("options", {}).items()}
     if "state_dim" in job:  # written so before estimators had the option
         options["state_dim"] = job["state_dim"]
-    make = functools.partial(MODELS[job["model"]], **options)
+    rule = dataclasses.replace(presets.fast_preset(len(rows[0][0]), data.X.shape[1]), **changes(job))
+    make = functools.partial(MODELS[job["model"]], preset=rule, **options)
     return {"n_train": len(rows[0][0]), **run_splits(make, data.X, data.y, rows, score=brief_scores)}
 
 
@@ -93,10 +93,6 @@ def main() -> None:
         if time.perf_counter() - started > 60 * options.minutes:
             print("out of time before", job, flush=True)
             break
-        changes = job.get("set", {})
-        if "batch_size" in changes:  # rows, as where a user gives it
-            changes = {"counts_paths": False, **changes}
-        presets.PRESETS["fast"] = functools.partial(changed_rule, changes)
         try:
             result = run_job(job)
         except Exception:

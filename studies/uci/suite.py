@@ -23,8 +23,8 @@ STEP_OVERHEAD = 5000
 # Settings of the rule that change nothing where there is no flow.
 FLOW_SETTINGS = (
     *("max_iter", "learning_rate", "n_steps", "n_train_samples", "path_average", "kl_warmup", "warm_iter"),
-    *("flow_dtype", "flow_noise_share", "output_lengthscale", "field_lengthscale", "field_variance"),
-    *("field_inducing", "dof", "falls_back", "validation_fraction", "counts_paths", "state_dim", "posterior"),
+    *("flow_dtype", "output_lengthscale", "field_lengthscale", "field_variance"),
+    *("field_inducing", "dof", "validation_fraction", "batch_counts_paths", "state_dim", "posterior"),
 )
 # Settings of stochastic steps, which SGP has only where its bound is not collapsed.
 BATCH_SETTINGS = ("batch_size", "natural_rate", "warm_rate", "decay", "rate_warmup", "fixed_inducing")

@@ -175,7 +175,7 @@ def test_explicit_options_win_over_the_preset():
 
 def test_who_says_how_large_a_batch_is_means_rows():
     rule = wf.FlowRegressor()._training(5000, 4)
-    assert (rule.counts_paths, rule.n_train_samples, rule.batch_rows(rule.n_train_samples)) == (True, 8, 250)
+    assert (rule.batch_counts_paths, rule.n_train_samples, rule.batch_rows(rule.n_train_samples)) == (True, 8, 250)
     given = wf.FlowRegressor(batch_size=100)._training(5000, 4)
     assert given.batch_rows(given.n_train_samples) == 100
     assert wf.FlowRegressor(n_train_samples=2)._training(5000, 4).batch_rows(2) == 1000

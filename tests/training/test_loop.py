@@ -242,7 +242,9 @@ def test_many_models_have_a_program_in_common():
 )
 def test_a_batch_that_counts_paths_has_fewer_rows_where_there_is_noise(diffusion, n_rows, monkeypatch):
     """Every row of a model without noise has one path, so all of the batch are rows."""
-    training = dataclasses.replace(SMALL, batch_size=32, n_train_samples=4, counts_paths=True, warm_iter=0, max_iter=1)
+    training = dataclasses.replace(
+        SMALL, batch_size=32, n_train_samples=4, batch_counts_paths=True, warm_iter=0, max_iter=1
+    )
     seen = []
     monkeypatch.setattr(chunk, "train_chunk", lambda state, data, rates, n, steps: seen.append(steps) or 1 / 0)
     with pytest.raises(ZeroDivisionError), computing():
@@ -253,5 +255,5 @@ def test_a_batch_that_counts_paths_has_fewer_rows_where_there_is_noise(diffusion
 def test_a_batch_counts_rows_where_it_does_not_count_paths():
     spec = dataclasses.replace(SMALL, batch_size=32)
     assert spec.batch_rows(4) == 32
-    assert dataclasses.replace(spec, counts_paths=True).batch_rows(4) == 8
-    assert dataclasses.replace(spec, counts_paths=True).batch_rows(64) == 1
+    assert dataclasses.replace(spec, batch_counts_paths=True).batch_rows(4) == 8
+    assert dataclasses.replace(spec, batch_counts_paths=True).batch_rows(64) == 1

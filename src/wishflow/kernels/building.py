@@ -8,19 +8,13 @@ import numpy as np
 
 from ..errors import OptionError
 from ..numerics.parameters import Positive
+from ..specs import builder_of, register
 from .base import AbstractKernel
 from .combine import ProductKernel, SumKernel
 from .linear import LinearKernel
 from .periodic import PeriodicKernel
 from .specs import RBF, KernelSpec, Linear, Matern12, Matern32, Matern52, Periodic, Product, StationaryKernelSpec, Sum
 from .stationary import Matern12Kernel, Matern32Kernel, Matern52Kernel, RBFKernel
-
-STATIONARY: dict[type[KernelSpec], Callable[..., AbstractKernel]] = {
-    RBF: RBFKernel,
-    Matern12: Matern12Kernel,
-    Matern32: Matern32Kernel,
-    Matern52: Matern52Kernel,
-}
 
 
 def build(spec: KernelSpec, n_inputs: int, *, variance: float = 1.0, lengthscale: float = 1.0) -> AbstractKernel:
@@ -29,45 +23,56 @@ def build(spec: KernelSpec, n_inputs: int, *, variance: float = 1.0, lengthscale
     `variance` and `lengthscale` are used where the spec says None. The parts of a sum share the variance evenly; in a
     product the first factor has it and the others have 1, so k(x, x) of stationary kernels stays `variance`.
     """
-    if isinstance(spec, Sum):
-        share = variance / max(len(spec.parts), 1)
-        return SumKernel(tuple(build(p, n_inputs, variance=share, lengthscale=lengthscale) for p in _parts(spec)))
-    if isinstance(spec, Product):
-        variances = [variance] + [1.0] * (len(spec.parts) - 1)
-        pairs = zip(_parts(spec), variances, strict=True)
-        return ProductKernel(tuple(build(p, n_inputs, variance=v, lengthscale=lengthscale) for p, v in pairs))
-    if isinstance(spec, Linear):
-        return _build_linear(spec, n_inputs, variance)
-    if isinstance(spec, StationaryKernelSpec):
-        return _build_stationary(spec, n_inputs, variance, lengthscale)
-    raise OptionError(
-        f"kernel={spec!r} is a {type(spec).__name__}; expected a kernel spec "
-        "such as wishflow.kernels.RBF(), or a sum or product of them."
-    )
+    if not isinstance(spec, KernelSpec):
+        raise OptionError(
+            f"kernel={spec!r} is a {type(spec).__name__}; expected a kernel spec "
+            "such as wishflow.kernels.RBF(), or a sum or product of them."
+        )
+    return builder_of(spec)(spec, n_inputs, variance=variance, lengthscale=lengthscale)
 
 
-def _build_linear(spec: Linear, n_inputs: int, variance: float) -> LinearKernel:
+def stationary_builder(kernel: Callable[..., AbstractKernel]) -> Callable[..., AbstractKernel]:
+    """The builder of a stationary kernel class, which takes variance, lengthscale, n_inputs and active_dims."""
+
+    def build_stationary(
+        spec: StationaryKernelSpec, n_inputs: int, *, variance: float, lengthscale: float
+    ) -> AbstractKernel:
+        return kernel(*_stationary_parameters(spec, n_inputs, variance, lengthscale))
+
+    return build_stationary
+
+
+def _stationary_parameters(
+    spec: StationaryKernelSpec, n_inputs: int, variance: float, lengthscale: float
+) -> tuple[Positive, Positive, int, tuple[int, ...] | None]:
+    active_dims = _checked_dims(spec.active_dims, n_inputs)
+    shape = (_n_active(active_dims, n_inputs),) if spec.ard else ()
+    variances = _positive("variance", spec.variance, variance, ())
+    return variances, _positive("lengthscale", spec.lengthscale, lengthscale, shape), n_inputs, active_dims
+
+
+def _build_periodic(spec: Periodic, n_inputs: int, *, variance: float, lengthscale: float) -> PeriodicKernel:
+    variances, lengthscales, n_inputs, active_dims = _stationary_parameters(spec, n_inputs, variance, lengthscale)
+    period = _positive("period", spec.period, 1.0, lengthscales.raw.shape)
+    return PeriodicKernel(variances, lengthscales, period, n_inputs, active_dims)
+
+
+def _build_linear(spec: Linear, n_inputs: int, *, variance: float, lengthscale: float) -> LinearKernel:
+    del lengthscale
     active_dims = _checked_dims(spec.active_dims, n_inputs)
     shape = (_n_active(active_dims, n_inputs),) if spec.ard else ()
     return LinearKernel(_positive("variance", spec.variance, variance, shape), n_inputs, active_dims)
 
 
-def _build_stationary(spec: StationaryKernelSpec, n_inputs: int, variance: float, lengthscale: float) -> AbstractKernel:
-    active_dims = _checked_dims(spec.active_dims, n_inputs)
-    shape = (_n_active(active_dims, n_inputs),) if spec.ard else ()
-    variances = _positive("variance", spec.variance, variance, ())
-    lengthscales = _positive("lengthscale", spec.lengthscale, lengthscale, shape)
-    if isinstance(spec, Periodic):
-        return PeriodicKernel(
-            variances, lengthscales, _positive("period", spec.period, 1.0, shape), n_inputs, active_dims
-        )
-    if type(spec) not in STATIONARY:
-        known = ", ".join(kind.__name__ for kind in STATIONARY)
-        raise OptionError(
-            f"no kernel belongs to the spec {type(spec).__name__}; "
-            f"expected one of {known}, Periodic, Linear, Sum, Product."
-        )
-    return STATIONARY[type(spec)](variances, lengthscales, n_inputs, active_dims)
+def _build_sum(spec: Sum, n_inputs: int, *, variance: float, lengthscale: float) -> SumKernel:
+    share = variance / max(len(spec.parts), 1)
+    return SumKernel(tuple(build(p, n_inputs, variance=share, lengthscale=lengthscale) for p in _parts(spec)))
+
+
+def _build_product(spec: Product, n_inputs: int, *, variance: float, lengthscale: float) -> ProductKernel:
+    variances = [variance] + [1.0] * (len(spec.parts) - 1)
+    pairs = zip(_parts(spec), variances, strict=True)
+    return ProductKernel(tuple(build(p, n_inputs, variance=v, lengthscale=lengthscale) for p, v in pairs))
 
 
 def _parts(spec: Sum | Product) -> tuple[KernelSpec, ...]:
@@ -103,3 +108,13 @@ def _checked_dims(active_dims: tuple[int, ...] | None, n_inputs: int) -> tuple[i
             f"expected distinct whole numbers from 0 to {n_inputs - 1}, at least one."
         )
     return dims
+
+
+register(RBF, stationary_builder(RBFKernel))
+register(Matern12, stationary_builder(Matern12Kernel))
+register(Matern32, stationary_builder(Matern32Kernel))
+register(Matern52, stationary_builder(Matern52Kernel))
+register(Periodic, _build_periodic)
+register(Linear, _build_linear)
+register(Sum, _build_sum)
+register(Product, _build_product)

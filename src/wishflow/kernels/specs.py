@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ..specs.base import Spec
+from ..specs import Spec
 
 # --- kernels ---------------------------------------------------------------------------------
 

@@ -5,26 +5,22 @@ A spec (`Gaussian`, `StudentT`, …) says which one; `build` makes the module on
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from ..errors import OptionError, unknown_option
-from ..specs.base import resolve
-from .base import AbstractLikelihood
+from ..errors import OptionError
+from ..specs import builder_of, register, resolve
+from .base import AbstractLikelihood, check_columns
 from .bernoulli import BernoulliLikelihood
 from .categorical import CategoricalLikelihood
 from .gaussian import GaussianLikelihood
 from .poisson import PoissonLikelihood
+from .quadrature import N_PREDICT_NODES, expectation, log_expectation
 from .specs import LIKELIHOODS, Bernoulli, Categorical, Gaussian, LikelihoodSpec, Poisson, StudentT
 from .student_t import StudentTLikelihood
 
-_MAKERS: dict[type[LikelihoodSpec], Callable[[Any, int], AbstractLikelihood]] = {
-    Gaussian: GaussianLikelihood.of,
-    StudentT: StudentTLikelihood.of,
-    Bernoulli: BernoulliLikelihood.of,
-    Categorical: CategoricalLikelihood.of,
-    Poisson: PoissonLikelihood.of,
-}
+register(Gaussian, GaussianLikelihood.of)
+register(StudentT, StudentTLikelihood.of)
+register(Bernoulli, BernoulliLikelihood.of)
+register(Categorical, CategoricalLikelihood.of)
+register(Poisson, PoissonLikelihood.of)
 
 
 def build(spec: str | LikelihoodSpec, n_outputs: int) -> AbstractLikelihood:
@@ -32,6 +28,4 @@ def build(spec: str | LikelihoodSpec, n_outputs: int) -> AbstractLikelihood:
     wanted: LikelihoodSpec = resolve("likelihood", spec, LIKELIHOODS, LikelihoodSpec)
     if n_outputs < 1:
         raise OptionError(f"n_outputs={n_outputs!r} given to a likelihood; expected at least 1 target column.")
-    if type(wanted) not in _MAKERS:
-        raise unknown_option("likelihood", wanted, sorted(cls.__name__ for cls in _MAKERS))
-    return _MAKERS[type(wanted)](wanted, n_outputs)
+    return builder_of(wanted)(wanted, n_outputs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..specs.base import Spec
+from ..specs import Spec
 
 # --- likelihoods -----------------------------------------------------------------------------
 

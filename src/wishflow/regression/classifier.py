@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -12,16 +11,11 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ..errors import DataError
 from ..likelihoods import Bernoulli, Categorical
-from ..training.options import chosen_training
 from . import presets
 from .data import check_same_rows, checked_rows
 from .estimator import ModelEstimator, check_average
-from .regressors import flow_spec
+from .regressors import flow_spec, flow_training
 from .training import Problem
-
-# A kernel variance of 1 would have to grow by steps of the learning rate; on breast_cancer it ends at several hundred.
-LOGIT_VARIANCE = 100.0
-LENGTHSCALE_FACTOR = 2.0
 
 
 class FlowClassifier(ClassifierMixin, ModelEstimator):
@@ -78,10 +72,7 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
         self.verbose = verbose
 
     def _training(self, n_rows, n_inputs):
-        """Logits are far larger than standardised targets, and smoother: the prior of the output starts as wide."""
-        training = chosen_training(self, presets.CLASS_PRESETS, n_rows, n_inputs)
-        lengthscale = LENGTHSCALE_FACTOR * training.output_lengthscale
-        return dataclasses.replace(training, output_variance=LOGIT_VARIANCE, output_lengthscale=lengthscale)
+        return flow_training(self, presets.CLASS_PRESETS, n_rows, n_inputs)
 
     def _model_spec(self, training, likelihood):
         return flow_spec(self, training, likelihood)

@@ -11,16 +11,16 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from .. import likelihoods
 from ..callbacks import make_callbacks
 from ..errors import unknown_option
-from ..likelihoods import Gaussian, LikelihoodSpec, StudentT
+from ..likelihoods import LikelihoodSpec, StudentT
 from ..numerics.devices import computing
 from ..numerics.scaling import Scaler, random_directions, widened
 from ..specs import checks
 from ..training.loop import Trained
-from ..training.options import chosen_training
 from ..training.specs import TrainingSpec
-from . import prediction, presets
+from . import prediction
 from .data import checked_rows
 from .training import Problem, train
 
@@ -36,6 +36,10 @@ class ModelEstimator(BaseEstimator, abc.ABC):
     @abc.abstractmethod
     def _prepare(self, X: Any, y: Any, n_rows: int | None = None) -> Problem:
         """Check X and y and say what is to be trained; `n_rows` is what the preset's rule is asked for (None: N)."""
+
+    @abc.abstractmethod
+    def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
+        """How the model is trained: the preset, and the options that were given in its place."""
 
     @abc.abstractmethod
     def _model_spec(self, training: TrainingSpec, likelihood: LikelihoodSpec) -> Any:
@@ -70,9 +74,6 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         X = widened(X, self.directions_)
         n_paths = self._n_predict()
         return Problem(self.spec_, self.training_, X, y, n_inducing, self.seed_, schedule, n_inputs, n_paths)
-
-    def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
-        return chosen_training(self, presets.PRESETS, n_rows, n_inputs)
 
     def _accept(self, trained: Trained) -> None:
         """Keep what training gave."""
@@ -113,9 +114,10 @@ class ModelEstimator(BaseEstimator, abc.ABC):
 
 def target_scaler(y: np.ndarray, likelihood: LikelihoodSpec) -> Scaler:
     """The scale of targets (N, P): none for counts and labels; where outliers are part of the model, not by them."""
-    if isinstance(likelihood, Gaussian):
-        return Scaler.of(y, "y")
-    return Scaler.robust(y, "y") if isinstance(likelihood, StudentT) else Scaler.identity(y.shape[1])
+    if isinstance(likelihood, StudentT):
+        return Scaler.robust(y, "y")
+    has_scale = likelihoods.build(likelihood, y.shape[1]).scales_target
+    return Scaler.of(y, "y") if has_scale else Scaler.identity(y.shape[1])
 
 
 def check_average(average: Any) -> None:

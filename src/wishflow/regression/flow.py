@@ -9,8 +9,7 @@ from jaxtyping import PRNGKeyArray
 
 from .. import kernels, wishart
 from ..inducing import InducingBasis, SparseGP
-from ..likelihoods import AbstractLikelihood, GaussianLikelihood
-from ..numerics.parameters import Positive
+from ..likelihoods import AbstractLikelihood
 from ..training.specs import TrainingSpec
 from ..wishart.base import AbstractField
 from ..wishart.solver import simulate_paths
@@ -74,13 +73,6 @@ class FlowModel(AbstractModel):
         return self.field.summary()
 
 
-def _with_less_noise(likelihood: AbstractLikelihood, share: float) -> AbstractLikelihood:
-    """The warm start explains by noise what the flow is there to explain; a flow may start with a share of it."""
-    if share == 1.0 or not isinstance(likelihood, GaussianLikelihood):
-        return likelihood
-    return GaussianLikelihood(Positive.of(share * likelihood.variance, likelihood.noise.floor))
-
-
 def build(spec: FlowSpec, training: TrainingSpec, start: SparseGPModel, Z: object, key: PRNGKeyArray) -> FlowModel:
     """A flow that starts from a (trained) sparse GP: its output GP and likelihood, and a field near the identity
     flow on Z.
@@ -98,7 +90,7 @@ def build(spec: FlowSpec, training: TrainingSpec, start: SparseGPModel, Z: objec
     field = wishart.build(spec.diffusion, basis, dim, key, spec.time_dependent)
     return FlowModel(
         start.output,
-        _with_less_noise(start.likelihood, training.flow_noise_share),
+        start.likelihood,
         field,
         float(spec.flow_time),
         int(spec.n_steps),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import likelihoods, specs
 from ..errors import OptionError
-from ..kernels.specs import KERNELS, KernelSpec
+from ..kernels.specs import KERNELS, KernelSpec, names_dims
 from ..likelihoods import LIKELIHOODS, Bernoulli, Categorical, LikelihoodSpec, Poisson
 from ..specs import checks
 from ..training.loop import HELD_OUT
+from ..training.options import TrainingOptions, preset_spec, with_options
 from ..training.specs import TrainingSpec
 from ..wishart.specs import DIFFUSIONS, DiffusionSpec, GPDiffusion, Wishart
 from . import prediction
 from .data import checked_numbers, checked_rows, checked_targets
 from .estimator import ModelEstimator, check_average
+from .presets import PRESETS
 from .specs import FlowSpec, SparseGPSpec
 from .training import Problem
 
@@ -170,7 +173,10 @@ class SparseGPRegressor(ModelRegressor):
 
     def _training(self, n_rows, n_inputs):
         """There is only the phase of the output GP here, so `max_iter` and `learning_rate` are those of that phase."""
-        training = super()._training(n_rows, n_inputs)
+        options = TrainingOptions(
+            max_iter=self.max_iter, batch_size=self.batch_size, learning_rate=self.learning_rate, tol=self.tol
+        )
+        training = with_options(preset_spec(self.preset, PRESETS, n_rows, n_inputs), options)
         changes: dict[str, Any] = {}
         if self.max_iter is not None:
             changes["warm_iter"] = training.max_iter
@@ -252,6 +258,9 @@ class FlowRegressor(ModelRegressor):
         self.callbacks = callbacks
         self.verbose = verbose
 
+    def _training(self, n_rows, n_inputs):
+        return flow_training(self, PRESETS, n_rows, n_inputs, self.validation_fraction)
+
     def _model_spec(self, training, likelihood):
         return flow_spec(self, training, likelihood)
 
@@ -283,6 +292,33 @@ class FlowRegressor(ModelRegressor):
         Z = self._scaled(X)
         paths = prediction.flow_paths(self.model_, Z, checks.any_seed(random_state))
         return self.x_scaler_.inverse(np.concatenate([Z[None], paths])[..., : self.n_features_in_])
+
+
+def flow_training(
+    estimator: Any,
+    presets: Mapping[str, Callable[..., TrainingSpec]],
+    n_rows: int,
+    n_inputs: int,
+    validation_fraction: float | None = None,
+) -> TrainingSpec:
+    """How the flow of a regressor or classifier is trained."""
+    state_dim = estimator.state_dim
+    if state_dim is None and names_dims(estimator.kernel):
+        state_dim = n_inputs  # a kernel that names its inputs means those of the data
+    state_dim = None if state_dim is None else checks.state_dim(state_dim, n_inputs)
+    options = TrainingOptions(
+        n_steps=estimator.n_steps,
+        max_iter=estimator.max_iter,
+        batch_size=estimator.batch_size,
+        n_train_samples=estimator.n_train_samples,
+        learning_rate=estimator.learning_rate,
+        path_average=estimator.path_average,
+        tol=estimator.tol,
+        validation_fraction=validation_fraction,
+        state_dim=state_dim,
+    )
+    wider = {} if state_dim is None else {"state_dim": state_dim}
+    return with_options(preset_spec(estimator.preset, presets, n_rows, n_inputs, **wider), options)
 
 
 def flow_spec(estimator: Any, training: TrainingSpec, likelihood: LikelihoodSpec) -> FlowSpec:

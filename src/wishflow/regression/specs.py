@@ -7,12 +7,13 @@ import dataclasses
 from ..errors import OptionError, unknown_option
 from ..kernels.specs import RBF, KernelSpec
 from ..likelihoods.specs import Gaussian, LikelihoodSpec
-from ..specs.base import Spec
+from ..specs import Spec, known
 from ..wishart.specs import DiffusionSpec, Wishart
 
 # --- models ----------------------------------------------------------------------------------
 
 
+@known
 @dataclasses.dataclass(frozen=True)
 class SparseGPSpec(Spec):
     """A sparse GP with a likelihood (SGP)."""
@@ -21,6 +22,7 @@ class SparseGPSpec(Spec):
     likelihood: LikelihoodSpec = Gaussian()
 
 
+@known
 @dataclasses.dataclass(frozen=True)
 class FlowSpec(Spec):
     """Inputs flow through an SDE over [0, flow_time] in n_steps Euler steps; a sparse GP predicts from where they end.

@@ -22,7 +22,7 @@ from ..inducing.points import inducing_points
 from ..kernels.specs import KERNELS, KernelSpec
 from ..numerics.devices import computing, on_device
 from ..specs import checks
-from ..training.options import chosen_training
+from ..training.options import TrainingOptions, preset_spec, with_options
 from ..training.specs import TrainingSpec
 from ..wishart.specs import DIFFUSIONS, DiffusionSpec, GPDiffusion, Wishart
 from . import updating
@@ -198,7 +198,15 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
 
     def _training(self, n_rows: int, n_columns: int) -> TrainingSpec:
         simulates = self.objective == "rollout" or self.latent_dim is not None
-        return chosen_training(self, SERIES_PRESETS, n_rows, n_columns, simulates=simulates)
+        options = TrainingOptions(
+            max_iter=self.max_iter,
+            batch_size=self.batch_size,
+            n_train_samples=self.n_train_samples,
+            learning_rate=self.learning_rate,
+            path_average=self.path_average,
+            tol=self.tol,
+        )
+        return with_options(preset_spec(self.preset, SERIES_PRESETS, n_rows, n_columns, simulates=simulates), options)
 
     def _calendar(self) -> bool | str:
         if isinstance(self.calendar, bool | np.bool_):

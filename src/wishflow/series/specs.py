@@ -6,7 +6,7 @@ import dataclasses
 
 from ..errors import OptionError, unknown_option
 from ..kernels.specs import RBF, KernelSpec
-from ..specs.base import Spec
+from ..specs import Spec, known
 from ..wishart.specs import DiffusionSpec, Wishart
 
 DRIFTS = ("linear+gp", "gp", "linear", "none")
@@ -15,6 +15,7 @@ DRIFTS = ("linear+gp", "gp", "linear", "none")
 READOUTS = ("linear", "gp")
 
 
+@known
 @dataclasses.dataclass(frozen=True)
 class Latent(Spec):
     """The series is seen through a readout: y | x ~ N(g(x), AΣ(x)Aᵀ + Λ), x in R^dim.
@@ -60,6 +61,7 @@ def joint_run_of(lags: Lags) -> int:
     return min(run_of(lags), JOINT_ROWS)
 
 
+@known
 @dataclasses.dataclass(frozen=True)
 class DynamicsSpec(Spec):
     """A time series as an SDE: dx = μ(x, lags, u) dt + √(Σ(x, u) + Λ) dB (design, sections 1 and 4).
@@ -89,14 +91,14 @@ class DynamicsSpec(Spec):
                 f"step={self.step!r} with lags={self.lags}; lags above 1 count rows, and need a step from each row to "
                 "the next: use step=1.0, or lags=1."
             )
-        for name, known in (
+        for name, choices in (
             ("drift", DRIFTS),
             ("white_noise", ("constant", "state")),
             ("innovations", ("gaussian", "student_t")),
             ("objective", ("transition", "rollout")),
         ):
-            if getattr(self, name) not in known:
-                raise unknown_option(name, getattr(self, name), known)
+            if getattr(self, name) not in choices:
+                raise unknown_option(name, getattr(self, name), choices)
         if self.innovations != "gaussian" and (self.latent is not None or self.objective == "rollout"):
             what = "a latent state, whose filter" if self.latent is not None else 'objective="rollout", which'
             other = "latent_dim=None" if self.latent is not None else 'objective="transition"'

@@ -22,6 +22,11 @@ class Spec:
         fields = {f.name: _value_to_json(getattr(self, f.name)) for f in dataclasses.fields(self)}
         return {"kind": type(self).__name__, **fields}
 
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Spec:
+        """The spec with the fields of a file, which an older version may have written."""
+        return cls(**fields)
+
 
 def _value_to_json(value: Any) -> Any:
     if isinstance(value, Spec):
@@ -42,23 +47,3 @@ def resolve(option: str, value: Any, names: dict[str, Any], base: type[Spec]) ->
     raise OptionError(
         f"{option}={value!r} is a {type(value).__name__}; expected one of {list(names)} or a {base.__name__}."
     )
-
-
-def from_json(data: Any) -> Any:
-    """The spec a dictionary made by `Spec.to_json` describes. Only subclasses of `Spec` are made."""
-    if isinstance(data, list):
-        return tuple(from_json(item) for item in data)
-    if not isinstance(data, dict) or "kind" not in data:
-        return data
-    kinds = {cls.__name__: cls for cls in _all_subclasses(Spec)}
-    if data["kind"] not in kinds:
-        raise unknown_option("kind", data["kind"], sorted(kinds))
-    return kinds[data["kind"]](**{name: from_json(value) for name, value in data.items() if name != "kind"})
-
-
-def _all_subclasses(cls: type) -> list[type]:
-    found: list[type] = []
-    direct: type
-    for direct in cls.__subclasses__():
-        found += [direct, *_all_subclasses(direct)]
-    return found

@@ -3,43 +3,82 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..errors import unknown_option
-from ..kernels.specs import names_dims
+from ..errors import OptionError, unknown_option
 from ..specs import checks
 from .specs import TrainingSpec
 
 WHOLE_NUMBERS = ("n_steps", "max_iter", "batch_size", "n_train_samples")
 
 
-def chosen_training(estimator: Any, presets: dict[str, Any], n_rows: int, n_inputs: int, **more: Any) -> TrainingSpec:
-    """The preset's rule for N, D and whatever else it asks for; options that were given win."""
-    if not isinstance(estimator.preset, str) or estimator.preset not in presets:
-        raise unknown_option("preset", estimator.preset, list(presets))
-    width = getattr(estimator, "state_dim", None)
-    if width is None and hasattr(estimator, "state_dim") and names_dims(estimator.kernel):
-        width = n_inputs  # who picks inputs for a kernel means those that there are
-    wider = {} if width is None else {"state_dim": checks.state_dim(width, n_inputs)}
-    chosen = presets[estimator.preset](n_rows, n_inputs, **wider, **more)
-    # attributes, not get_params: a subclass may leave options out of its own signature
-    options = {
-        name: getattr(estimator, name, None)
-        for name in (*WHOLE_NUMBERS, "learning_rate", "path_average", "tol", "validation_fraction")
+@dataclasses.dataclass(frozen=True)
+class TrainingOptions:
+    """Options of an estimator that take the place of a preset's values; None leaves the preset's.
+
+    A `learning_rate` that is a function of the step (an optax schedule) is no number of a spec: training takes it as it
+    is.
+    """
+
+    n_steps: int | None = None
+    max_iter: int | None = None
+    batch_size: int | None = None
+    n_train_samples: int | None = None
+    learning_rate: float | Callable | None = None
+    path_average: str | None = None
+    tol: float | None = None
+    validation_fraction: float | None = None
+    state_dim: int | None = None
+
+    @property
+    def schedule(self) -> Callable | None:
+        """The learning rate as a function of the step, where it is one."""
+        return self.learning_rate if callable(self.learning_rate) else None
+
+
+def preset_spec(
+    preset: Any, presets: Mapping[str, Callable[..., TrainingSpec]], n_rows: int, n_columns: int, **more: Any
+) -> TrainingSpec:
+    """The training spec of a preset: by its name a rule that is given the sizes of the data, or a spec as it is."""
+    if isinstance(preset, TrainingSpec):
+        return preset
+    if isinstance(preset, str) and preset in presets:
+        return presets[preset](n_rows, n_columns, **more)
+    if isinstance(preset, str):
+        raise unknown_option("preset", preset, list(presets))
+    raise OptionError(f"preset={preset!r} given; expected one of {list(presets)}, or a TrainingSpec.")
+
+
+def with_options(training: TrainingSpec, options: TrainingOptions) -> TrainingSpec:
+    """The training spec with the options that were given in place of its values.
+
+    Three options change a second value with their own:
+
+    - `max_iter`: the warm-up of the KL terms keeps its share of the iterations.
+    - `batch_size` counts rows, also where the spec counts paths.
+    - `path_average="log"` takes one path for each row where the spec averages densities, unless `n_train_samples` is
+      given too: several paths are for their density.
+    """
+    given: dict[str, Any] = {
+        name: checks.positive_int(name, value)
+        for name in WHOLE_NUMBERS
+        if (value := getattr(options, name)) is not None
     }
-    given: dict[str, Any] = {n: checks.positive_int(n, options[n]) for n in WHOLE_NUMBERS if options[n] is not None}
-    if options["learning_rate"] is not None and not callable(options["learning_rate"]):
-        given["learning_rate"] = checks.positive_rate("learning_rate", options["learning_rate"])
-    if options["path_average"] is not None:
-        given["path_average"] = options["path_average"]
-        if options["path_average"] == "log" and chosen.path_average == "density":
-            given.setdefault("n_train_samples", 1)  # several paths are for their density
-    if options["tol"] is not None:
-        given["tolerance"] = checks.tolerance(options["tol"])
-    if options["validation_fraction"] is not None:
-        given["validation_fraction"] = checks.fraction("validation_fraction", options["validation_fraction"])
-    if "batch_size" in given:  # who says how large a batch is means rows
-        given["counts_paths"] = False
-    if "max_iter" in given:  # the warm-up of the KL terms keeps its share of the iterations
-        given["kl_warmup"] = chosen.kl_warmup * given["max_iter"] // chosen.max_iter
-    return dataclasses.replace(chosen, **given)
+    if options.learning_rate is not None and options.schedule is None:
+        given["learning_rate"] = checks.positive_rate("learning_rate", options.learning_rate)
+    if options.tol is not None:
+        given["tolerance"] = checks.tolerance(options.tol)
+    if options.validation_fraction is not None:
+        given["validation_fraction"] = checks.fraction("validation_fraction", options.validation_fraction)
+    if options.state_dim is not None:
+        given["state_dim"] = options.state_dim
+    if options.path_average is not None:
+        given["path_average"] = options.path_average
+        if options.path_average == "log" and training.path_average == "density":
+            given.setdefault("n_train_samples", 1)
+    if "batch_size" in given:
+        given["batch_counts_paths"] = False
+    if "max_iter" in given:
+        given["kl_warmup"] = training.kl_warmup * given["max_iter"] // training.max_iter
+    return dataclasses.replace(training, **given)

@@ -6,14 +6,18 @@ import dataclasses
 
 from ..errors import unknown_option
 from ..inducing.specs import check_posterior
-from ..specs.base import Spec
+from ..specs import Spec, known
 
 # --- training --------------------------------------------------------------------------------
 
 
 FIXED_INDUCING = ("none", "field", "all")
+# Fields of version 0.1: those that are called otherwise now, and those that are gone.
+RENAMED = {"counts_paths": "batch_counts_paths"}
+RETIRED = ("falls_back", "flow_noise_share")
 
 
+@known
 @dataclasses.dataclass(frozen=True)
 class TrainingSpec(Spec):
     """How a model is trained. All numbers are in standardised units.
@@ -24,14 +28,14 @@ class TrainingSpec(Spec):
     `natural_rate` is the step γ of natural gradients for q of the output (None: Adam for it too). `decay` is the part
     of the iterations over which the rate falls to zero by a cosine; `tolerance` (nats per row and 100 iterations) ends
     the constant part early once the bound no longer rises. `path_average` says what is averaged over `n_train_samples`
-    paths (`objectives.negative_bound`). With `counts_paths` a batch is of `batch_size` paths, not rows. A flow's
+    paths (`objectives.negative_bound`). With `batch_counts_paths` a batch is of `batch_size` paths, not rows. A flow's
     field has `field_inducing` inducing points (None: as many as the output, which is also the most); stochastic steps
     do not move those named by `fixed_inducing` ("none", "field", "all"). `dof` are the degrees of freedom ν of the
     diffusion "wishart" (None: its rank). `validation_fraction` of the rows are held back from the training of a flow:
     the state that predicts them best is kept, or the sparse GP alone where the flow predicts them no better (0: no rows
-    are held back, and the flow is kept as it ends). `falls_back` is no longer used; it stands in files of version 0.1.
+    are held back, and the flow is kept as it ends).
     `state_dim` are the dimensions of a flow's state (None: those of the inputs). `posterior` is the form of the
-    covariances of q of the diffusions "wishart" and "gp" (`Wishart`). These eight are for regression and
+    covariances of q of the diffusions "wishart" and "gp" (`Wishart`). These are for regression and
     classification.
     """
 
@@ -57,13 +61,11 @@ class TrainingSpec(Spec):
     noise_variance: float = 0.1
     field_lengthscale: float = 2.0
     field_variance: float = 0.01
-    flow_noise_share: float = 1.0
     path_average: str = "log"
     field_inducing: int | None = None
     fixed_inducing: str = "none"
     dof: int | None = None
-    falls_back: bool = False
-    counts_paths: bool = False
+    batch_counts_paths: bool = False
     state_dim: int | None = None
     posterior: str = "structured"
     validation_fraction: float = 0.0
@@ -75,9 +77,14 @@ class TrainingSpec(Spec):
             raise unknown_option("path_average", self.path_average, ("log", "density"))
         check_posterior(self.posterior)
 
+    @classmethod
+    def from_fields(cls, fields):
+        fields = {RENAMED.get(name, name): value for name, value in fields.items() if name not in RETIRED}
+        return super().from_fields(fields)
+
     def batch_rows(self, n_samples: int) -> int:
         """How many rows a batch has where each has `n_samples` paths."""
-        return max(1, self.batch_size // n_samples) if self.counts_paths else self.batch_size
+        return max(1, self.batch_size // n_samples) if self.batch_counts_paths else self.batch_size
 
     def without_flow(self) -> TrainingSpec:
         """For a sparse GP alone: the phase of the output is the whole fit."""

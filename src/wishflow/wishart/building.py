@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,15 +9,13 @@ from jaxtyping import Float, PRNGKeyArray
 
 from ..inducing import InducingBasis
 from ..numerics.parameters import Positive, zeros
+from ..specs import builder_of, register
 from . import gp, wishart
 from .base import StateLayout
 from .field import Field, GPDrift
 from .noise import AbstractNoise
 from .specs import Diagonal, DiffusionSpec, GPDiffusion, NoDiffusion, Wishart
 from .white import WhiteNoise
-
-# (spec, basis, dim, key, covariance to start from or None) → noise, and what it explains of that covariance.
-Starter = Callable[..., tuple[AbstractNoise | None, np.ndarray]]
 
 
 def _nothing(spec: DiffusionSpec, basis: InducingBasis, dim: int, key: Any, covariance: Any) -> tuple[None, np.ndarray]:
@@ -27,12 +24,10 @@ def _nothing(spec: DiffusionSpec, basis: InducingBasis, dim: int, key: Any, cova
     return None, np.zeros((dim, dim))
 
 
-STARTS: dict[type[DiffusionSpec], Starter] = {
-    NoDiffusion: _nothing,
-    Diagonal: _nothing,
-    GPDiffusion: gp.start,
-    Wishart: wishart.start,
-}
+register(NoDiffusion, _nothing)
+register(Diagonal, _nothing)
+register(GPDiffusion, gp.start)
+register(Wishart, wishart.start)
 
 
 def start_noise(
@@ -43,9 +38,8 @@ def start_noise(
     covariance: Float[np.ndarray, "D D"] | None = None,
 ) -> tuple[AbstractNoise | None, Float[np.ndarray, "D D"]]:
     """The noise a spec asks for, and what it explains of a covariance to start from."""
-    if type(spec) not in STARTS:
-        raise TypeError(f"no field is known for the diffusion spec {spec!r}.")
-    return STARTS[type(spec)](spec, basis, dim, key, covariance)
+    found = builder_of(spec)(spec, basis, dim, key, covariance)
+    return found if isinstance(found, tuple) else (found, np.zeros((dim, dim)))
 
 
 def build(

@@ -19,7 +19,7 @@ from ..numerics.linalg import thin_product
 from ..numerics.parameters import Positive, Scaled
 from ..numerics.random import standard_normals
 from .base import AbstractField, AbstractPreparedField, DrivenValues, StateLayout, safe_sqrt
-from .noise import AbstractNoise, NoiseValues, PreparedNoise, rotation_of
+from .noise import AbstractNoise, NoiseValues, PreparedNoise
 from .white import WhiteNoise
 from .wishart import AbstractPreparedWishart, WishartNoise
 
@@ -128,7 +128,7 @@ class Field(AbstractField):
         dtype = self.basis.Z.dtype if dtype is None else dtype
         if self._is_joined():
             return self._joined(dtype)
-        Q = rotation_of(self.noise)
+        Q = None if self.noise is None else self.noise.rotation()
         noise = None if self.noise is None else self.noise.prepare(dtype, Q)
         return self._prepared(self.basis.prepare(dtype, Q), noise, Q)
 

@@ -24,6 +24,9 @@ class GPNoise(AbstractNoise):
     def kl(self):
         return {"kl_drift": jnp.sum(self.posterior.kl())}
 
+    def rotation(self):
+        return self.posterior.rotation()
+
     def summary(self):
         return {"drift_norm": jnp.linalg.norm(self.posterior.mean)}
 

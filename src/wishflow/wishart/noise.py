@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from ..errors import OptionError
-from ..inducing import AbstractPosterior, InducingBasis, PreparedBasis
+from ..inducing import InducingBasis, PreparedBasis
 
 
 class NoiseValues(eqx.Module):
@@ -30,14 +30,15 @@ class NoiseValues(eqx.Module):
     diagonal: Float[Array, "N D"] | None = None
 
     @classmethod
-    def of_diagonal(
-        cls, diagonal: Float[Array, "N D"] | None, drift: Float[Array, "N D"] | None = None, dim: int | None = None
-    ) -> NoiseValues:
+    def of_diagonal(cls, diagonal: Float[Array, "N D"], drift: Float[Array, "N D"] | None = None) -> NoiseValues:
         """Without J: independent noise of the given variances for each dimension."""
-        like = diagonal if drift is None else drift
-        assert like is not None
-        empty = jnp.zeros((like.shape[0], 0, 1), like.dtype)
-        return cls(empty, empty, jnp.zeros((like.shape[1], 0), like.dtype), 0, drift, diagonal)
+        empty = jnp.zeros((diagonal.shape[0], 0, 1), diagonal.dtype)
+        return cls(empty, empty, jnp.zeros((diagonal.shape[1], 0), diagonal.dtype), 0, drift, diagonal)
+
+    @classmethod
+    def of_factor(cls, factor: Float[Array, "N D nu"]) -> NoiseValues:
+        """With a factor σ(x) that is not random, Σ = σσᵀ: J is σ and L the identity."""
+        return cls(factor, jnp.zeros_like(factor), jnp.eye(factor.shape[1], dtype=factor.dtype), factor.shape[2])
 
 
 class PreparedNoise(eqx.Module):
@@ -63,9 +64,7 @@ class PreparedNoise(eqx.Module):
 
 
 class AbstractNoise(eqx.Module):
-    """Parameters of a noise; `posterior` is q of its Gaussian processes (None: it has none)."""
-
-    posterior: eqx.AbstractVar[AbstractPosterior | None]
+    """Parameters of a noise."""
 
     @abc.abstractmethod
     def kl(self) -> dict[str, Scalar]:
@@ -74,6 +73,10 @@ class AbstractNoise(eqx.Module):
     @abc.abstractmethod
     def prepare(self, dtype: jnp.dtype, rotation: Float[Array, "M M"] | None) -> PreparedNoise:
         """Ready for rows of a(x), or of Qᵀa(x) with the rotation Q of the posterior."""
+
+    def rotation(self) -> Float[Array, "M M"] | None:
+        """The rotation Q of its posterior, where it has one: rows of a(x) then come as Qᵀa(x)."""
+        return None
 
     def summary(self) -> dict[str, Scalar]:
         """Numbers worth watching in the history."""
@@ -85,8 +88,3 @@ class AbstractNoise(eqx.Module):
             f'sampling="pathwise" was asked of {type(self).__name__}, which has no functions of its own to draw; use '
             'sampling="marginal", or diffusion="wishart".'
         )
-
-
-def rotation_of(noise: AbstractNoise | None) -> Float[Array, "M M"] | None:
-    """The rotation Q of the posterior, where it has one."""
-    return None if noise is None or noise.posterior is None else noise.posterior.rotation()

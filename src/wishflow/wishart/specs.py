@@ -6,7 +6,7 @@ import dataclasses
 
 from ..errors import OptionError, unknown_option
 from ..inducing.specs import check_posterior
-from ..specs.base import Spec
+from ..specs import Spec
 
 
 @dataclasses.dataclass(frozen=True)

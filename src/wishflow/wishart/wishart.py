@@ -59,6 +59,9 @@ class WishartNoise(AbstractNoise):
         """KL_Σ, which for shared columns counts each row's KL ν times: they are ν independent draws."""
         return {"kl_diffusion": self.multiplicity * jnp.sum(self.posterior.kl())}
 
+    def rotation(self):
+        return self.posterior.rotation()
+
     def summary(self):
         return {"diffusion_norm": jnp.linalg.norm(self.posterior.mean)}
 

@@ -1,0 +1,83 @@
+"""The registry of specs: which classes a file may name, and which function builds the part that a spec asks for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ..errors import OptionError
+from .base import Spec
+
+S = TypeVar("S", bound=type[Spec])
+
+_KINDS: dict[str, type[Spec]] = {}
+_BUILDERS: dict[type[Spec], Callable[..., Any]] = {}
+
+
+def known(spec: S) -> S:
+    """Let files name a spec class that needs no builder; a class decorator."""
+    other = _KINDS.get(spec.__name__)
+    if other is not None and (other.__module__, other.__qualname__) != (spec.__module__, spec.__qualname__):
+        raise OptionError(
+            f"a spec named {spec.__name__!r} is registered already, from {other.__module__}; expected another name: "
+            "model files tell specs apart by the names of their classes."
+        )
+    _KINDS[spec.__name__] = spec
+    return spec
+
+
+def register(spec: type[Spec], builder: Callable[..., Any]) -> None:
+    """Make a spec of your own an option of the estimators, and of the model files that they write.
+
+    Parameters
+    ----------
+    spec : type
+        A frozen dataclass of plain values, a subclass of `wishflow.kernels.KernelSpec`,
+        `wishflow.likelihoods.LikelihoodSpec` or `wishflow.diffusions.DiffusionSpec`.
+    builder : callable
+        What makes the part once the shapes of the data are known:
+        `(spec, n_inputs, variance, lengthscale)` a kernel, `(spec, n_outputs)` a likelihood, and
+        `(spec, basis, dim, key, covariance)` the noise of a diffusion (docs/extend.md).
+
+    Raises
+    ------
+    OptionError
+        Where `spec` is no such class, or another class of its name is registered.
+    """
+    is_spec = isinstance(spec, type) and issubclass(spec, Spec) and dataclasses.is_dataclass(spec)
+    if not is_spec or not getattr(spec, "__dataclass_params__").frozen:  # noqa: B009
+        raise OptionError(
+            f"{spec!r} given to register; expected a frozen dataclass that is a subclass of KernelSpec, LikelihoodSpec "
+            "or DiffusionSpec."
+        )
+    if not callable(builder):
+        raise OptionError(f"builder={builder!r} given to register for {spec.__name__}; expected a function.")
+    known(spec)
+    _BUILDERS[spec] = builder
+
+
+def builder_of(spec: Spec) -> Callable[..., Any]:
+    """The function that builds what a spec asks for."""
+    found = _BUILDERS.get(type(spec))
+    if found is None:
+        raise OptionError(
+            f"{type(spec).__name__} is not registered; call wishflow.register({type(spec).__name__}, builder) first "
+            "(docs/extend.md)."
+        )
+    return found
+
+
+def from_json(data: Any) -> Any:
+    """The spec that a dictionary made by `Spec.to_json` describes; only registered classes are made."""
+    if isinstance(data, list):
+        return tuple(from_json(item) for item in data)
+    if not isinstance(data, dict) or "kind" not in data:
+        return data
+    kind = data["kind"]
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise OptionError(
+            f"kind={kind!r} is not registered; expected one of {sorted(_KINDS)}. For a spec of your own, import the "
+            "module that calls wishflow.register before you load the file."
+        )
+    return _KINDS[kind].from_fields({name: from_json(value) for name, value in data.items() if name != "kind"})
