@@ -14,25 +14,21 @@ from wishflow.inducing import InducingBasis, SparseGP, joined_moments
 from wishflow.inducing.natural import natural_step
 from wishflow.kernels import RBF, Matern32, Matern52, stationary
 from wishflow.numerics import devices as runtime
-from wishflow.numerics import linalg
-from wishflow.regression import objectives
+from wishflow.numerics import linalg, platform
 from wishflow.regression.objectives import negative_bound
 from wishflow.regression.steps import RowSteps
 from wishflow.series.latent_objectives import negative_filter_bound
 from wishflow.series.objectives import negative_transition_bound
 from wishflow.series.specs import Latent
 from wishflow.series.steps import SeriesSteps
-from wishflow.wishart import solver, wishart
 
-MODULES = (objectives, solver, wishart, stationary)
-LONG = solver.UNROLLED_STEPS + 1
+LONG = platform.UNROLLED_STEPS + 1
 
 
 @pytest.fixture
 def pretend(monkeypatch):
     def on():
-        for module in MODULES:
-            monkeypatch.setattr(module, "on_accelerator", lambda: True)
+        monkeypatch.setattr(platform, "on_accelerator", lambda: True)
         monkeypatch.setattr(linalg, "PART_ROWS", 2)  # the few rows here are cut into parts too
 
     return on
@@ -170,7 +166,7 @@ def test_a_stack_is_factorised_in_one_call(monkeypatch):
     roots = jnp.stack([points(seed, 5, 5) for seed in (1, 2)])
     stack = roots @ roots.swapaxes(1, 2) + jnp.eye(5)
     one_by_one = linalg.together(linalg.cholesky, stack)
-    monkeypatch.setattr(linalg, "on_accelerator", lambda: True)
+    monkeypatch.setattr(platform, "on_accelerator", lambda: True)
     assert_same(jax.jit(lambda stack: linalg.together(linalg.cholesky, stack))(stack), one_by_one)
 
 

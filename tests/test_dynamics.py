@@ -17,6 +17,7 @@ from wishflow.kernels import RBF, Linear, Matern12, Periodic
 from wishflow.numerics.parameters import Scaled
 from wishflow.series import autoregressive as dynamics
 from wishflow.series.autoregressive import Start, simulate
+from wishflow.series.gaussian_filter import drift_jacobian
 from wishflow.series.layout import Layout
 from wishflow.series.linear import LINEAR_STEP, LinearDrift, lag_penalty
 from wishflow.series.specs import DynamicsSpec
@@ -48,7 +49,7 @@ def make_model(diffusion="wishart", drift="linear+gp", lags=1, n_covariates=0, d
 @pytest.mark.parametrize("diffusion", DIFFUSIONS)
 def test_training_starts_at_the_covariance_of_the_residuals(diffusion, monkeypatch):
     """E[Σ] + Λ is Q on its diagonal at the inducing points, where the mean of J is what it was given."""
-    monkeypatch.setattr(dynamics, "DIFFUSION_MEAN_SD", 0.0)
+    monkeypatch.setattr("wishflow.wishart.wishart.DIFFUSION_MEAN_SD", 0.0)
     model, start = make_model(diffusion)
     here = quick_jit(lambda field: field.prepare().at(field.basis.Z))(model.field)
     covariance = np.asarray(here.mean_covariance())
@@ -80,7 +81,7 @@ def test_the_jacobian_of_the_drift(diffusion, lags, n_covariates):
     @quick_jit
     def both(field):
         prepared = field.prepare()
-        return prepared.drift_jacobian(X), jax.vmap(jax.jacfwd(lambda x: prepared.at(x[None]).drift[0]))(X)
+        return drift_jacobian(prepared, X), jax.vmap(jax.jacfwd(lambda x: prepared.at(x[None]).drift[0]))(X)
 
     found, expected = both(spread(model).field)
     np.testing.assert_allclose(found, expected[..., : 3 * lags], rtol=1e-7, atol=1e-9)

@@ -24,9 +24,9 @@ from problems import (
 from wishflow import kernels, wishart
 from wishflow.inducing import InducingBasis
 from wishflow.kernels import RBF
-from wishflow.wishart import solver
+from wishflow.numerics.platform import UNROLLED_STEPS
 from wishflow.wishart.given import GivenField
-from wishflow.wishart.solver import UNROLLED_STEPS, PathState, euler_maruyama_step, simulate_driven, simulate_paths
+from wishflow.wishart.solver import PathState, euler_maruyama_step, simulate_driven, simulate_paths
 from wishflow.wishart.specs import Wishart
 
 drive = eqx.filter_jit(simulate_driven)
@@ -229,7 +229,7 @@ def test_on_an_accelerator_few_steps_are_no_loop_and_the_same_path(key, n_steps,
         )(field)
 
     looped = quick_jit(value_and_slope)(field)
-    monkeypatch.setattr(solver, "on_accelerator", lambda: True)
+    monkeypatch.setattr("wishflow.numerics.platform.on_accelerator", lambda: True)
     traced = jax.make_jaxpr(lambda field: value_and_slope(field))(field)
     is_unrolled = f"unroll={n_steps}" in str(traced)
     assert is_unrolled == (n_steps <= UNROLLED_STEPS)

@@ -11,7 +11,7 @@ from wishflow.callbacks import clock
 from wishflow.datasets import Dataset, load_uci
 from wishflow.errors import OptionError, unknown_option
 from wishflow.files.json import plain, write_json_atomic
-from wishflow.numerics.devices import on_accelerator
+from wishflow.numerics.platform import on_accelerator
 from wishflow.regression.presets import PRESETS
 
 from ..processes import pool, side_by_side, told_loss

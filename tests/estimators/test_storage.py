@@ -20,7 +20,7 @@ from wishflow.numerics.devices import computing
 from wishflow.regression import flow as flow_models
 from wishflow.regression import presets, sparse_gp
 from wishflow.regression.specs import FlowSpec, SparseGPSpec
-from wishflow.training.loop import Trained
+from wishflow.training import Trained
 
 kernels, diffusions = wf.kernels, wf.diffusions
 KERNELS = {

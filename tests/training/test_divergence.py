@@ -10,7 +10,6 @@ from test_loop import SMALL, leaves, problem
 
 import wishflow as wf
 from wishflow.errors import TrainingError
-from wishflow.regression import training as rows
 from wishflow.regression.training import train
 
 RNG = np.random.default_rng(0)
@@ -77,7 +76,8 @@ def test_a_kernel_that_nothing_can_be_computed_with_is_an_error(make, variance):
 
 def test_the_collapsed_bound_on_other_devices_is_checked_too(monkeypatch):
     """The branch of accelerators, on the CPU."""
-    monkeypatch.setattr(rows, "on_accelerator", lambda: True)
+    monkeypatch.setattr("wishflow.numerics.platform.trains_together", lambda n_models: n_models > 1)
+    monkeypatch.setattr("wishflow.numerics.platform.minimises_on_host", lambda n_models: False)
     gp = wf.SparseGPRegressor(kernel=wf.kernels.RBF(variance=1e300), max_iter=20, **OPTIONS)
     with pytest.raises(TrainingError, match="not finite"):
         gp.fit(X, Y)

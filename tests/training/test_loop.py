@@ -12,16 +12,19 @@ from factories import WISHARTS, make_batch, make_flow, make_sparse_gp, quick_jit
 
 import wishflow as wf
 from wishflow.callbacks import Callback, EarlyStop
+from wishflow.files import flatten_arrays, unflatten_arrays
 from wishflow.inducing.points import inducing_points
 from wishflow.numerics.devices import computing
 from wishflow.numerics.padding import size_class
 from wishflow.regression import lbfgs as collapsed
 from wishflow.regression import presets
+from wishflow.regression import training as rows
 from wishflow.regression.batches import padded_batch
 from wishflow.regression.specs import FlowSpec
 from wishflow.regression.steps import RowSteps
 from wishflow.regression.training import Problem, train
 from wishflow.training import chunk
+from wishflow.training.loop import advance, begin, end, is_over
 from wishflow.training.steps import next_rows, shuffled
 
 SMALL = dataclasses.replace(
@@ -257,3 +260,26 @@ def test_a_batch_counts_rows_where_it_does_not_count_paths():
     assert spec.batch_rows(4) == 32
     assert dataclasses.replace(spec, batch_counts_paths=True).batch_rows(4) == 8
     assert dataclasses.replace(spec, batch_counts_paths=True).batch_rows(64) == 1
+
+
+def test_the_state_between_chunks_is_one_tree_that_can_be_written_and_read(tmp_path):
+    """Training that goes on from the file ends where training in one go ends, bit for bit."""
+    long = dataclasses.replace(SMALL, max_iter=250, validation_fraction=0.0)
+    group = rows.Group.of([problem(training=long)])
+    with computing():
+        phase = rows.phases_of(group)[-1]
+        first = begin(phase, phase.start(rows.start_of(group)), (0,))
+        state, _, _ = advance(phase, first)
+        arrays = flatten_arrays(state)
+        np.savez(tmp_path / "state.npz", **{str(i): array for i, array in enumerate(arrays.values())})
+        with np.load(tmp_path / "state.npz") as file:
+            read = {name: file[str(i)] for i, name in enumerate(arrays)}
+        again = unflatten_arrays(first, read)
+        ends = []
+        for one in (state, again):
+            while not is_over(phase, one):
+                one, _, _ = advance(phase, one)
+            ends.append(end(phase, one))
+    for a, b in zip(jax.tree.leaves(ends[0].models), jax.tree.leaves(ends[1].models), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert ends[0].status == ends[1].status == ("reached max_iter",)

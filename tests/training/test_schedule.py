@@ -10,7 +10,7 @@ import wishflow as wf
 from wishflow.likelihoods import Gaussian
 from wishflow.regression import presets
 from wishflow.regression.regressors import flow_spec
-from wishflow.training.schedule import PATIENCE, Convergence, decay_start, rate_shape, rates_from
+from wishflow.training.schedule import PATIENCE, Watch, decay_start, rate_shape, rates_from
 from wishflow.wishart.specs import Wishart
 
 TRAINING = dataclasses.replace(
@@ -64,26 +64,29 @@ def test_an_optax_schedule_replaces_ours():
 
 def test_flat_models_jump_to_the_decay_and_then_stop_and_rising_ones_go_on():
     n_iter, n_rows = 4000, np.array([1000.0, 1000.0])
-    watch = Convergence(TRAINING, n_iter, n_rows)
-    position = np.array([300, 300])
+    watch, position = Watch.of(2), np.array([300, 300])
     for k in range(PATIENCE + 1):
-        position = watch.advance(np.array([300, 300]), np.array([-500.0, -500.0 + 10.0 * k]))
+        bound = np.array([-500.0, -500.0 + 10.0 * k])
+        watch, position = watch.advanced(TRAINING, n_iter, n_rows, np.array([300, 300]), bound)
     assert position.tolist() == [decay_start(TRAINING, n_iter), 300]
     for k in range(PATIENCE):
-        position = watch.advance(np.array([2500, 2500]), np.array([-500.0, 0.0 + 10.0 * k]))
+        bound = np.array([-500.0, 0.0 + 10.0 * k])
+        watch, position = watch.advanced(TRAINING, n_iter, n_rows, np.array([2500, 2500]), bound)
     assert position.tolist() == [n_iter, 2500]
 
 
 def test_nothing_is_judged_before_the_kl_terms_have_their_weight():
-    watch = Convergence(TRAINING, 4000, np.array([10.0]))
+    watch = Watch.of(1)
     for _ in range(3 * PATIENCE):
-        assert watch.advance(np.array([150]), np.array([0.0])) == 150
+        watch, position = watch.advanced(TRAINING, 4000, np.array([10.0]), np.array([150]), np.array([0.0]))
+        assert position == 150
 
 
 def test_a_tolerance_of_zero_never_stops():
-    watch = Convergence(dataclasses.replace(TRAINING, tolerance=0.0), 4000, np.array([10.0]))
+    watch, training = Watch.of(1), dataclasses.replace(TRAINING, tolerance=0.0)
     for _ in range(3 * PATIENCE):
-        assert watch.advance(np.array([3000]), np.array([0.0])) == 3000
+        watch, position = watch.advanced(training, 4000, np.array([10.0]), np.array([3000]), np.array([0.0]))
+        assert position == 3000
 
 
 @pytest.mark.parametrize("n_rows, n_inputs", [(10, 1), (455, 13), (927, 8), (7373, 8), (41157, 9)])

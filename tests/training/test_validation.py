@@ -21,7 +21,9 @@ from wishflow.regression.models import output_components, predictive_log_density
 from wishflow.regression.specs import SparseGPSpec
 from wishflow.regression.training import train
 from wishflow.training import loop, validation
-from wishflow.training.loop import HELD_OUT, Rest
+from wishflow.training.journal import Journal
+from wishflow.training.loop import HELD_OUT
+from wishflow.training.phases import Rest, run_phases
 from wishflow.training.stacks import choose, stacked, unstacked
 from wishflow.training.validation import BestState, held_back, is_ahead
 
@@ -73,8 +75,10 @@ def test_the_best_state_is_kept_and_a_state_that_predicts_nothing_never_is():
     held = HeldBack.of([(np.asarray(batch.X), np.asarray(batch.y))], [0], 100)
     worse = _with_mean(good, 3.0)
     broken = _with_mean(good, np.nan)
-    best = BestState(held, worse)
-    scores = [best.score(model, step)[0] for step, model in ((100, broken), (200, good), (300, worse))]
+    best, scores = BestState.of(held, worse), []
+    for step, model in ((100, broken), (200, good), (300, worse)):
+        best, means = best.scored(held, model, step)
+        scores.append(means[0])
     assert np.isnan(scores[0]) and scores[1] > scores[2]
     assert best.step == 200 and best.stale == 1 and best.models is good
     np.testing.assert_allclose(best.densities[0].mean(), scores[1])
@@ -95,13 +99,13 @@ def test_an_early_state_must_be_ahead_of_the_last_one_by_a_standard_error():
     good, batch = make_sparse_gp(), make_batch()
     held = HeldBack.of([(np.asarray(batch.X), np.asarray(batch.y))], [0], 100)
     for shift, expected in ((1e-9, 200), (3.0, 100), (np.nan, 100)):
-        best = BestState(held, _with_mean(good, 4.0))
-        last = _with_mean(good, shift)
-        best.score(good, 100)
-        best.score(last, 200)
+        best, last = BestState.of(held, _with_mean(good, 4.0)), _with_mean(good, shift)
+        for model, step in ((good, 100), (last, 200)):
+            best, _ = best.scored(held, model, step)
         if shift == 1e-9:  # a lead of all rows alike has no error: make it one of chance
-            best.densities[0] = best.last[1][0] + np.where(np.arange(len(batch.X)) % 2, 1.01, -1.0)
-        best.settle()
+            by_chance = best.last[1][0] + np.where(np.arange(len(batch.X)) % 2, 1.01, -1.0)
+            best = dataclasses.replace(best, densities=(by_chance,))
+        best = best.settled()
         assert best.step == expected
         assert best.models is (last if expected == 200 else good)
 
@@ -122,14 +126,13 @@ def test_held_back_rows_take_no_part_in_the_training_of_a_flow(monkeypatch):
     """Other targets in the rows held back: the same flow until the choice."""
     found = []
     monkeypatch.setattr(rows, "is_ahead", lambda a, b, lead: False)
-    run = rows.RowsRun.run
+    trained = Journal.trained
 
-    def spied(self):
-        trained = run(self)
-        found.append(trained[0].history["bound"].to_numpy())
-        return trained
+    def spied(self, *args):
+        found.append(trained(self, *args)[0].history["bound"].to_numpy())
+        return trained(self, *args)
 
-    monkeypatch.setattr(rows.RowsRun, "run", spied)
+    monkeypatch.setattr(Journal, "trained", spied)
     plain = problem(training=VALIDATED)
     y = np.where(held_back(60, 0.1, 0)[:, None], 100.0, plain.y)
     for one in (plain, dataclasses.replace(plain, y=y)):
@@ -159,7 +162,7 @@ def test_the_sparse_gp_that_is_kept_is_the_one_of_all_rows(monkeypatch):
 
 def test_a_flow_that_is_kept_ends_on_all_rows_and_says_so(monkeypatch):
     monkeypatch.setattr(rows, "is_ahead", lambda a, b, lead: True)
-    monkeypatch.setattr(validation.BestState, "score", _always_better)
+    monkeypatch.setattr(validation.BestState, "scored", _always_better)
     long = dataclasses.replace(VALIDATED, max_iter=300, kl_warmup=20)
     (kept,) = train([problem(training=long)])
     assert kept.status.startswith("reached max_iter; the flow was kept (log density of 10 held-back rows")
@@ -169,10 +172,9 @@ def test_a_flow_that_is_kept_ends_on_all_rows_and_says_so(monkeypatch):
     assert scored["step"].tolist() == [99, 199, 209] and (np.diff(kept.history["seconds"]) >= 0).all()
 
 
-def _always_better(self, models, step):
-    self.models, self.step = models, np.full(len(self.step), step)
-    self.last = (models, self.densities, step)
-    return np.zeros(len(self.step))
+def _always_better(self, rows, models, step):
+    last = (models, self.densities, step)
+    return BestState(models, self.densities, np.full(len(self.step), step), self.stale, last), np.zeros(len(self.step))
 
 
 def test_what_is_left_of_a_schedule_takes_time_in_proportion_to_the_best_state():
@@ -192,7 +194,7 @@ def test_rates_and_weights_go_on_from_the_best_state(monkeypatch, rate):
     """
     seen = []
     monkeypatch.setattr(rows, "is_ahead", lambda a, b, lead: True)
-    monkeypatch.setattr(validation.BestState, "score", functools.partialmethod(_best_at, 100))
+    monkeypatch.setattr(validation.BestState, "scored", functools.partialmethod(_best_at, 100))
     rates_from = loop.rates_from
     monkeypatch.setattr(loop, "rates_from", lambda *args: seen.append(rates_from(*args)) or seen[-1])
     long = dataclasses.replace(VALIDATED, max_iter=300, kl_warmup=200, decay=1.0, learning_rate=0.02)
@@ -220,10 +222,9 @@ class Events(Callback):
         self.planned.append((phase, n_steps))
 
 
-def _best_at(self, best_step, models, step):
-    self.step = np.full(len(self.step), best_step)
-    self.last = (self.models, self.densities, best_step)
-    return np.zeros(len(self.step))
+def _best_at(self, best_step, rows, models, step):
+    last, steps = (self.models, self.densities, best_step), np.full(len(self.step), best_step)
+    return BestState(self.models, self.densities, steps, self.stale, last), np.zeros(len(self.step))
 
 
 def test_a_flow_that_a_callback_stops_is_kept_without_further_steps():
@@ -242,7 +243,8 @@ def test_several_models_at_once_choose_as_each_does_alone(monkeypatch):
     long = dataclasses.replace(VALIDATED, max_iter=40, validation_fraction=0.25)
     problems = [problem(seed, training=long, n=n) for seed, n in ((0, 56), (1, 60))]  # 14 and 15 rows held back
     alone = [train([one])[0] for one in problems]
-    monkeypatch.setattr(rows, "on_accelerator", lambda: True)
+    monkeypatch.setattr("wishflow.numerics.platform.trains_together", lambda n_models: n_models > 1)
+    monkeypatch.setattr("wishflow.numerics.platform.minimises_on_host", lambda n_models: False)
     together = train(problems)
     assert ["the flow was kept" in one.status for one in together] == [True, False]
     for one, other in zip(together, alone, strict=True):
@@ -254,21 +256,22 @@ def test_several_models_at_once_choose_as_each_does_alone(monkeypatch):
 
 def test_training_ends_where_held_back_rows_are_predicted_no_better(monkeypatch):
     """No state is better than the first: training ends after twenty chunks."""
-    monkeypatch.setattr(validation.BestState, "score", _never_better)
+    monkeypatch.setattr(validation.BestState, "scored", _never_better)
     long = dataclasses.replace(VALIDATED, max_iter=3500, kl_warmup=20)
     (kept,) = train([problem(training=long)])
     assert (kept.history["phase"] == "flow").sum() == 2000
     assert "after 0 iterations" in kept.status
 
 
-def _never_better(self, models, step):
-    self.stale = self.stale + 1
-    return np.zeros(len(self.stale))
+def _never_better(self, rows, models, step):
+    return dataclasses.replace(self, stale=self.stale + 1), np.zeros(len(self.stale))
 
 
 def test_without_a_fraction_all_rows_are_trained_on():
     (plain,) = train([problem()])
-    (direct,) = rows.RowsRun([problem()], CallbackList(), [0], 1).run()
+    group, journal = rows.Group.of([problem()]), Journal(CallbackList())
+    outcome = run_phases(rows.phases_of(group), rows.start_of(group), journal)
+    (direct,) = journal.trained(outcome.models, outcome.status, group.specs)
     assert plain.status == "reached max_iter" and HELD_OUT not in plain.history
     for a, b in zip(leaves(plain), leaves(direct), strict=True):
         np.testing.assert_array_equal(a, b)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from ..numerics.devices import on_accelerator
+from ..numerics import platform
 from ..numerics.linalg import cayley, fenced
 from ..numerics.parameters import LowerTriangular, zeros
 
@@ -42,7 +42,7 @@ def has_rows_last(n_outputs: int) -> bool:
     """Whether products with the factors of that many outputs have the outputs first and the rows last: on the CPU what
     is done with each number of them, squares, sums and scales by output and row, then runs along memory.
     """
-    return n_outputs >= MANY_OUTPUTS and not on_accelerator()
+    return n_outputs >= MANY_OUTPUTS and not platform.on_accelerator()
 
 
 class AbstractPosterior(eqx.Module):

@@ -12,7 +12,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
-from ..numerics.devices import on_accelerator
+from ..numerics import platform
 from ..numerics.linalg import by_parts
 from ..numerics.parameters import Positive
 from .base import (
@@ -71,7 +71,7 @@ class AbstractStationaryKernel(AbstractKernel):
         centre = jax.lax.stop_gradient(jnp.mean(Y, axis=0)).astype(dtype)
         rate, amplitude = 1.0 / self.lengthscale.value, self.variance.value.astype(dtype)
         V, rest = (Y - centre.astype(Y.dtype)) * rate, (self.profile, self.n_inputs, self.active_dims)
-        if on_accelerator():
+        if platform.joins_products():
             return ProductStationary(amplitude, distance_columns(V, rate).astype(dtype), centre, *rest)
         return FixedStationary(amplitude, V.astype(dtype), centre, rate.astype(dtype), *rest)
 

@@ -82,11 +82,6 @@ def random_key(seed: int) -> PRNGKeyArray:
     return jax.random.wrap_key_data(jax.device_put(words), impl="threefry2x32")
 
 
-def on_accelerator() -> bool:
-    """Whether the default device is something other than the CPU."""
-    return jax.default_backend() != "cpu"
-
-
 def compiler_options(is_side_by_side: bool = False) -> dict[str, Any]:
     """Those of the options for this backend that this version of XLA knows; on a GPU with kernels side by side or
     without.

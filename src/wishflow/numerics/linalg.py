@@ -17,7 +17,7 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PyTree, Scalar
 
 from ..errors import FactorisationError
-from .devices import on_accelerator
+from . import platform
 
 FIRST_JITTER = 1e-10
 LAST_JITTER = 1e-4
@@ -105,7 +105,7 @@ def fenced(values: Float[Array, "N P"], scale: float = 1.0) -> Float[Array, "N P
     to a small array into every loop over a larger one that reads it, divisions and all; a product it leaves alone. Of
     finite values it is exact; one that is not spreads over its row.
     """
-    if on_accelerator():
+    if platform.on_accelerator():
         return scale * values
     return values @ (scale * jnp.eye(values.shape[1], dtype=values.dtype))
 
@@ -142,7 +142,7 @@ def together(function: Callable, stack: PyTree[Array]) -> PyTree[Array]:
     """`function` of every matrix of a stack: in one call on accelerators, where a small matrix takes as long as many,
     else by `each`.
     """
-    return jax.vmap(function)(stack) if on_accelerator() else each(function, stack)
+    return jax.vmap(function)(stack) if platform.batches_factorisations() else each(function, stack)
 
 
 def cayley(below: Float[Array, "M M"], known: Float[Array, "M M"] | None = None) -> Float[Array, "M M"]:

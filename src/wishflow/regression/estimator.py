@@ -18,7 +18,7 @@ from ..likelihoods import LikelihoodSpec, StudentT
 from ..numerics.devices import computing
 from ..numerics.scaling import Scaler, random_directions, widened
 from ..specs import checks
-from ..training.loop import Trained
+from ..training.journal import Trained
 from ..training.specs import TrainingSpec
 from . import prediction
 from .data import checked_rows

@@ -6,11 +6,12 @@ import dataclasses
 
 import jax
 import numpy as np
-from jaxtyping import Float, PyTree
+from jaxtyping import PyTree
 
 from ..numerics.devices import compiled, random_key
 from ..numerics.padding import size_class
 from ..training.stacks import stacked
+from ..training.validation import AbstractHeldBack
 from .batches import Batch, padded_batch
 from .models import predictive_log_density
 
@@ -35,7 +36,7 @@ def _row_scores_many(models, batches, keys, n_paths):
 
 
 @dataclasses.dataclass(frozen=True)
-class HeldBack:
+class HeldBack(AbstractHeldBack):
     """The rows held back from each of one or several models, padded and stacked as the models are.
 
     A density is a mixture over `n_paths`, as many as predictions will have, because a mixture of fewer scores lower;
@@ -56,8 +57,7 @@ class HeldBack:
         keys = [random_key(seed) for seed in seeds]
         return cls(stacked(batches), stacked(keys), tuple(len(X) for X, _ in rows), n_paths)
 
-    def log_densities(self, models: PyTree) -> list[Float[np.ndarray, " R"]]:
-        """The log predictive density of each row, for each model."""
+    def log_densities(self, models):
         run = _row_scores_many if len(self.n_rows) > 1 else _row_scores
         found = np.asarray(run(models, self.batch, self.keys, self.n_paths)).reshape(len(self.n_rows), -1)
-        return [values[:n] for values, n in zip(found, self.n_rows, strict=True)]
+        return tuple(values[:n] for values, n in zip(found, self.n_rows, strict=True))

@@ -6,6 +6,7 @@ around a compiled value and gradient, which compiles in a fraction of the time (
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import equinox as eqx
@@ -18,7 +19,12 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree, Scalar
 
 from ..errors import TrainingError
+from ..numerics import platform
 from ..numerics.devices import compiled, on_device
+from ..training.jitter import with_fresh_jitter
+from ..training.journal import Journal
+from ..training.loop import CONVERGED, REACHED, STOPPED
+from ..training.phases import AbstractPhase, Outcome
 from .batches import Batch
 from .collapsed import collapsed_bound, collapsed_statistics, optimal_posterior
 from .sparse_gp import SparseGPModel
@@ -190,6 +196,51 @@ def minimise_on_host(
     if len(values) % CHUNK:
         on_chunk(len(values), _records(values[-(len(values) % CHUNK) :]))
     return eqx.combine(_unraveled(result.x, parameters), fixed), bool(result.success)
+
+
+@dataclasses.dataclass(frozen=True)
+class CollapsedPhase(AbstractPhase):
+    """L-BFGS on the collapsed bound: on the host for one model on the CPU, otherwise in compiled chunks."""
+
+    data: Batch
+    n_iter: int
+
+    def run(self, models, journal):
+        models = with_fresh_jitter(models, self.n_models)
+        journal.begin(self.name, self.n_iter)
+        if platform.minimises_on_host(self.n_models):
+            return self._run_on_host(models, journal)
+        is_many = self.n_models > 1
+        state = eqx.filter_vmap(start_collapsed)(models) if is_many else start_collapsed(models)
+        run = collapsed_chunk_many if is_many else collapsed_chunk
+        best, status = None, REACHED
+        n_rows = np.asarray(self.data.n_data).reshape(-1)
+        for done in range(0, self.n_iter, CHUNK):
+            n = min(CHUNK, self.n_iter - done)
+            state, records = run(state, self.data, on_device(n))
+            stop = journal.add(self.name, done + n, self.n_iter, jax.device_get(records), n)
+            value = np.asarray(state.value).reshape(-1)
+            if np.any(value <= -TOO_FAR * n_rows):
+                raise not_finite()
+            if stop.all() or (best is not None and np.all(value - best < 1e-5 * n_rows)):
+                status = CONVERGED
+                break
+            best = value
+        finish = collapsed_end_many if is_many else collapsed_end
+        ended = finish(with_fresh_jitter(state.model, self.n_models), self.data)
+        return Outcome(ended, (status,) * self.n_models)
+
+    def _run_on_host(self, model: SparseGPModel, journal: Journal) -> Outcome:
+        ended = [False]
+
+        def on_chunk(step: int, records: dict[str, np.ndarray]) -> bool:
+            stop = journal.add(self.name, step, self.n_iter, records, len(records["bound"]))
+            ended[0] = bool(stop.all())
+            return ended[0]
+
+        model, is_converged = minimise_on_host(model, self.data, self.n_iter, on_chunk)
+        status = CONVERGED if is_converged else STOPPED if ended[0] else REACHED
+        return Outcome(best_on_host(with_fresh_jitter(model, 1), self.data), (status,))
 
 
 def not_finite() -> TrainingError:

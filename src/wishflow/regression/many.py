@@ -9,7 +9,8 @@ from typing import Any
 
 from ..errors import DataError
 from ..likelihoods import Poisson
-from ..numerics.devices import computing, on_accelerator
+from ..numerics import platform
+from ..numerics.devices import computing
 from .estimator import ModelEstimator
 from .training import Problem, train
 
@@ -28,7 +29,7 @@ def fit_many(
     if not estimators:
         return []
     # Those that are trained together have one rule, that of the first: folds may differ by a row.
-    n_rows = len(data[0][0]) if on_accelerator() else None
+    n_rows = len(data[0][0]) if platform.trains_together(len(data)) else None
     # Copies are fitted: an error in one fit leaves all estimators as they were.
     fitted = [copy.copy(estimator) for estimator in estimators]
     problems = [estimator._prepare(X, y, n_rows) for estimator, (X, y) in zip(fitted, data, strict=True)]

@@ -9,7 +9,7 @@ from jaxtyping import PRNGKeyArray, Scalar
 
 from ..inducing import factorised, rotations
 from ..inducing.natural import MOST_KNOWN, SiteRows, Sites
-from ..numerics.devices import on_accelerator
+from ..numerics import platform
 from ..training.bounds import over_paths, weighted
 from .batches import Batch
 from .models import AbstractModel
@@ -35,7 +35,7 @@ def negative_bound(
     """
     k_path, k_fit = jax.random.split(key)
     inverse = None
-    if on_accelerator() and has_sites and _is_alike(model):
+    if platform.batches_factorisations() and has_sites and _is_alike(model):
         bases, rotated, inverse = factorised(model.bases(), rotations(model), model.output.posterior.factors()[0])
         model = eqx.tree_at(lambda m: [*m.bases(), *rotations(m)], model, [*bases, *rotated])
     samples = n_samples if model.is_stochastic else 1

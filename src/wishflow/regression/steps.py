@@ -6,8 +6,8 @@ import dataclasses
 
 import jax.numpy as jnp
 
+from ..numerics.platform import unrolls
 from ..training.steps import AbstractSteps, next_rows, shuffled
-from ..wishart.solver import is_unrolled
 from .batches import Batch
 from .flow import FlowModel
 from .objectives import negative_bound
@@ -26,7 +26,7 @@ class RowSteps(AbstractSteps):
         return next_rows(data, order, i, self.batch_size)
 
     def has_loops(self, model, data):
-        return isinstance(model, FlowModel) and not is_unrolled(model.n_steps)
+        return isinstance(model, FlowModel) and not unrolls(model.n_steps)
 
     def loss(self, model, batch: Batch, key, kl_weight):
         return negative_bound(

@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 import pandas as pd
-from jaxtyping import PyTree
+from jaxtyping import Bool, Float, PyTree
 
 from ..callbacks import CallbackList
 from ..inducing.points import inducing_points
 from ..likelihoods import Gaussian
-from ..numerics.devices import on_accelerator, on_device, random_key
+from ..numerics import platform
+from ..numerics.devices import on_device, random_key
 from ..numerics.padding import size_class
-from ..training.loop import DIVERGED, STOPPED, Rest, Run, Trained
+from ..training.journal import Journal, Trained
+from ..training.loop import DIVERGED, STOPPED, StochasticPhase
+from ..training.phases import AbstractPhase, Items, Outcome, Rest, Schedule, run_phases, unchanged
 from ..training.specs import TrainingSpec
 from ..training.stacks import stacked, unstacked
 from ..training.validation import BestState, held_back, is_ahead
 from ..wishart.specs import NoDiffusion
 from . import flow, sparse_gp
-from . import lbfgs as collapsed
 from .batches import padded_batch
 from .held_back import HeldBack
+from .lbfgs import CollapsedPhase
 from .specs import FlowSpec, SparseGPSpec
 from .steps import RowSteps
+
+# Variance of the field of a flow that is at rest.
+AT_REST = 1e-12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,98 +53,229 @@ class Problem:
     n_inputs: int | None = None
     n_paths: int = 100
 
+    def rows(self, keep: Bool[np.ndarray, " N"]) -> Problem:
+        """The problem with some of its rows."""
+        return dataclasses.replace(self, X=self.X[keep], y=self.y[keep])
 
-# Variance of the field of a flow that is at rest.
-AT_REST = 1e-12
+    def without_flow(self) -> Problem:
+        """The sparse GP alone, of the inputs alone."""
+        spec = SparseGPSpec(self.spec.kernel, self.spec.likelihood)
+        return dataclasses.replace(self, spec=spec, training=self.training.without_flow(), X=self.X[:, : self.n_inputs])
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Problems of equal shape that one program trains: their data, padded and stacked, and their inducing points.
+
+    On an accelerator all problems of a call are one group, under `vmap`; on the CPU each is a group of its own, because
+    batched factorisations can hang there and gain nothing.
+    """
+
+    problems: tuple[Problem, ...]
+    items: Items
+    Z: tuple[np.ndarray, ...]
+
+    @classmethod
+    def of(
+        cls, problems: Sequence[Problem], n_rows: int | None = None, Z: tuple[np.ndarray, ...] | None = None
+    ) -> Group:
+        """Padded to `n_rows` (None: to the size class of the longest)."""
+        n_rows = size_class(max(len(p.X) for p in problems)) if n_rows is None else n_rows
+        data = stacked([padded_batch(p.X, p.y, n_rows) for p in problems])
+        items = Items(data, np.array([len(p.X) for p in problems]), tuple(p.seed for p in problems))
+        if Z is None:
+            Z = tuple(inducing_points(p.X, p.n_inducing, p.seed) for p in problems)
+        return cls(tuple(problems), items, Z)
+
+    @property
+    def spec(self) -> Any:
+        return self.problems[0].spec
+
+    @property
+    def training(self) -> TrainingSpec:
+        return self.problems[0].training
+
+    @property
+    def specs(self) -> list[Any]:
+        return [p.spec for p in self.problems]
+
+    @property
+    def schedule(self) -> Callable | None:
+        """The learning rate as a function of the step, where a user gave one."""
+        rate = self.problems[0].learning_rate
+        return rate if callable(rate) else None
 
 
 def train(problems: list[Problem], callbacks: Any = None) -> list[Trained]:
     """Train every problem; those of one call must have models of equal shape where they are trained together."""
+    n_models = len(problems)
     with CallbackList(callbacks) as calls:
-        if on_accelerator() and len(problems) > 1:
-            return _train_group(problems, calls, list(range(len(problems))), len(problems))
-        return [_train_group([p], calls, [i], len(problems))[0] for i, p in enumerate(problems)]
+        groups = [problems] if platform.trains_together(n_models) else [[p] for p in problems]
+        indices = np.split(np.arange(n_models), np.cumsum([len(g) for g in groups])[:-1])
+        trained = [train_group(g, calls, tuple(map(int, i)), n_models) for g, i in zip(groups, indices, strict=True)]
+    return [one for group in trained for one in group]
 
 
-def _train_group(problems: list[Problem], calls: CallbackList, indices: list[int], n_models: int) -> list[Trained]:
+def train_group(problems: list[Problem], calls: CallbackList, indices: tuple[int, ...], n_models: int) -> list[Trained]:
     """Problems of equal shape; flows whose training says so are chosen by rows that are held back from it."""
-    first = problems[0]
-    fraction = first.training.validation_fraction
-    if not isinstance(first.spec, FlowSpec) or fraction == 0.0:
-        return RowsRun(problems, calls, indices, n_models).run()
-    parts = [_cut(p, fraction) for p in problems]
-    return _choose(problems, parts, calls, indices, n_models)
+    fraction = problems[0].training.validation_fraction
+    if isinstance(problems[0].spec, FlowSpec) and fraction > 0.0:
+        return _train_validated(problems, calls, indices, n_models)
+    group, journal = Group.of(problems), Journal(calls, indices, n_models)
+    outcome = run_phases(phases_of(group), start_of(group), journal)
+    return journal.trained(outcome.models, outcome.status, group.specs)
 
 
-def _cut(problem: Problem, fraction: float) -> tuple[Problem, Problem]:
-    """The rows to train on and those to hold back."""
-    is_held = held_back(len(problem.X), fraction, problem.seed)
-    return _rows(problem, ~is_held), _rows(problem, is_held)
+# --- phases --------------------------------------------------------------------------------------
 
 
-def _rows(problem: Problem, keep: np.ndarray) -> Problem:
-    return dataclasses.replace(problem, X=problem.X[keep], y=problem.y[keep])
+def start_of(group: Group) -> PyTree:
+    """Sparse GPs at their starting values."""
+    parts = zip(group.problems, group.Z, strict=True)
+    models = [
+        sparse_gp.build(SparseGPSpec(p.spec.kernel, p.spec.likelihood), group.training, Z, p.y.shape[1])
+        for p, Z in parts
+    ]
+    return stacked(models)
 
 
-def _choose(
-    problems: list[Problem],
-    parts: list[tuple[Problem, Problem]],
-    calls: CallbackList,
-    indices: list[int],
-    n_models: int,
+def phases_of(group: Group, rows: HeldBack | None = None) -> list[AbstractPhase]:
+    """The output GP alone, and the flow that starts from it where the problem asks for one."""
+    training, is_flow = group.training, isinstance(group.spec, FlowSpec)
+    if not is_flow:
+        return [_output_phase(group, "fit")]
+    warm_start = [_output_phase(group, "output")] if training.warm_iter > 0 else []
+    return [*warm_start, _flow_phase(group, "flow", functools.partial(flows_of, group), rows)]
+
+
+def _output_phase(group: Group, name: str) -> AbstractPhase:
+    """By L-BFGS where q of the output can be maximised out, otherwise by stochastic steps."""
+    training, n_models = group.training, len(group.problems)
+    is_small = max(len(p.X) for p in group.problems) <= training.collapsed_limit
+    if training.collapsed and is_small and isinstance(group.spec.likelihood, Gaussian):
+        return CollapsedPhase(name, n_models, unchanged, group.items.data, training.warm_iter)
+    # Where there is no flow this phase is the whole fit, and a user's schedule is its rate.
+    rate = training.warm_rate if group.schedule is None or name != "fit" else group.schedule
+    schedule = Schedule(training, training.warm_iter, rate)
+    return StochasticPhase(name, n_models, unchanged, _steps(group, 1), group.items, schedule)
+
+
+def _flow_phase(
+    group: Group, name: str, start: Callable, rows: HeldBack | None = None, rest: Rest | None = None
+) -> StochasticPhase:
+    training = group.training
+    n_samples = 1 if isinstance(group.spec.diffusion, NoDiffusion) else training.n_train_samples
+    rate = training.learning_rate if group.schedule is None else group.schedule
+    schedule = Schedule(training, training.max_iter, rate)
+    steps = _steps(group, n_samples)
+    return StochasticPhase(name, len(group.problems), start, steps, group.items, schedule, rows, rest)
+
+
+def _steps(group: Group, n_samples: int) -> RowSteps:
+    training = group.training
+    # The whole data where they fit, so that the size class of the rows is the size of the batch.
+    size = training.batch_rows(n_samples)
+    size = group.items.data.X.shape[-2] if max(len(p.X) for p in group.problems) <= size else size
+    return RowSteps(
+        n_samples,
+        training.flow_dtype,
+        training.natural_rate is not None,
+        training.path_average,
+        size,
+        fixed_inducing=training.fixed_inducing,
+    )
+
+
+def flows_of(group: Group, models: PyTree) -> PyTree:
+    """Flows near the identity that start from sparse GPs."""
+    starts = unstacked(models, len(group.problems))
+    return stacked([flow_from(group, i, group.spec, gp, group.training) for i, gp in enumerate(starts)])
+
+
+def flow_from(group: Group, i: int, spec: FlowSpec, start: Any, training: TrainingSpec) -> Any:
+    """A flow near the identity whose output is that of a sparse GP."""
+    problem, Z = group.problems[i], group.Z[i]
+    if training.field_inducing is not None:
+        Z = inducing_points(problem.X, min(training.field_inducing, problem.n_inducing), problem.seed)
+    # As wide as the GP: one that was fitted beside a flow knows the inputs alone.
+    Z = Z[:, : start.output.basis.Z.shape[1]]
+    return flow.build(spec, training, start, Z, random_key(problem.seed + 1))
+
+
+# --- the choice between a flow and the sparse GP -------------------------------------------------
+
+
+def _train_validated(
+    problems: list[Problem], calls: CallbackList, indices: tuple[int, ...], n_models: int
 ) -> list[Trained]:
     """The flow of each problem, or the sparse GP where the flow does not predict the held-back rows better.
 
-    What is chosen sees all rows at the end: the flow goes on from its best state, the sparse GP is fitted anew. A flow
-    that a callback stopped is kept at its best state, without further steps.
+    Both are trained without the held-back rows. The one that predicts them better then sees all rows: the flow goes on
+    from its state, the sparse GP is fitted anew. A flow that a callback stopped is kept without further steps.
     """
-    kept, held = [p for p, _ in parts], [p for _, p in parts]
     started = time.perf_counter()
+    masks = [held_back(len(p.X), p.training.validation_fraction, p.seed) for p in problems]
+    kept = [p.rows(~m) for p, m in zip(problems, masks, strict=True)]
+    held = [p.rows(m) for p, m in zip(problems, masks, strict=True)]
+    # Kept rows are padded as all rows are, and have their inducing points: both then have one program.
     n_rows = size_class(max(len(p.X) for p in problems))
-
-    def run_of(problems: list[Problem], whose: CallbackList, **more: Any) -> RowsRun:
-        # Kept rows are padded as all rows are, and have their inducing points: both then have one program.
-        return RowsRun(problems, whose, indices, n_models, n_rows=n_rows, started=started, **more)
-
-    whole, whole_gp = run_of(problems, calls), run_of([_without_flow(p) for p in problems], CallbackList())
+    whole, whole_gp = Group.of(problems, n_rows), Group.of([p.without_flow() for p in problems], n_rows)
+    part, part_gp = (
+        Group.of(kept, n_rows, whole.Z),
+        Group.of([p.without_flow() for p in kept], n_rows, whole_gp.Z),
+    )
     seeds, n_paths = [p.seed for p in problems], problems[0].n_paths
-    run = run_of(kept, calls, rows=HeldBack.of([(p.X, p.y) for p in held], seeds, n_paths), Z=whole.Z)
-    flows = run.run()
-    best = run.best
+
+    def fitted(group: Group, phases: list[AbstractPhase], models: PyTree, who: CallbackList) -> _Run:
+        journal = Journal(who, indices, n_models, started)
+        outcome = run_phases(phases, models, journal)
+        return _Run(outcome, journal.trained(outcome.models, outcome.status, group.specs))
+
+    rows = HeldBack.of([(p.X, p.y) for p in held], seeds, n_paths)
+    flows = fitted(part, phases_of(part, rows), start_of(part), calls)
+    gps = fitted(part_gp, phases_of(part_gp), start_of(part_gp), CallbackList())
+    best = flows.outcome.best
     assert best is not None
-    gps = run_of([_without_flow(p) for p in kept], CallbackList(), Z=whole_gp.Z).run()
     inputs = HeldBack.of([(p.X[:, : p.n_inputs], p.y) for p in held], seeds, n_paths)
-    reference = inputs.log_densities(stacked([jax.tree.map(on_device, gp.model) for gp in gps]))
-    is_stopped = np.array([trained.status == STOPPED for trained in flows])
+    reference = inputs.log_densities(stacked([jax.tree.map(on_device, gp.model) for gp in gps.trained]))
+    is_stopped = np.array([trained.status == STOPPED for trained in flows.trained])
     is_flow = np.array([is_ahead(a, b, 0.0) for a, b in zip(best.densities, reference, strict=True)]) | is_stopped
-    ends = whole.finish(best) if (is_flow & ~is_stopped).any() else flows
+    ends = flows
+    if (is_flow & ~is_stopped).any():
+        rest = Rest.after(best.step, whole.training.max_iter)
+        ends = fitted(whole, [_flow_phase(whole, "all rows", unchanged, rest=rest)], best.models, calls)
     if not is_flow.all():
-        gps = whole_gp.run()
+        gps = fitted(whole_gp, phases_of(whole_gp), start_of(whole_gp), CallbackList())
     chosen = []
-    for i, trained in enumerate(flows):
+    for i, trained in enumerate(flows.trained):
         why = _reason(bool(is_flow[i]), best, reference[i], i)
         if not is_flow[i]:
-            chosen.append(_as_flow(whole, i, trained, gps[i], why))
+            chosen.append(_as_flow(whole, i, trained, gps.trained[i], why))
         elif is_stopped[i]:
             chosen.append(dataclasses.replace(trained, status=f"{STOPPED}; {why}"))
-        elif ends[i].status.startswith(DIVERGED):
-            status = f"{trained.status}; {why}; steps with all rows {ends[i].status} and were not taken"
-            chosen.append(dataclasses.replace(trained, status=status))
         else:
-            history = pd.concat([trained.history, ends[i].history], ignore_index=True)
-            status = f"{trained.status}; {why}"
-            chosen.append(dataclasses.replace(ends[i], history=history, n_iter=len(history), status=status))
+            chosen.append(_continued(trained, ends.trained[i], why))
     return chosen
 
 
-def _without_flow(problem: Problem) -> Problem:
-    """The sparse GP alone, of the inputs alone."""
-    spec = SparseGPSpec(problem.spec.kernel, problem.spec.likelihood)
-    training = problem.training.without_flow()
-    return dataclasses.replace(problem, spec=spec, training=training, X=problem.X[:, : problem.n_inputs])
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """A finished run."""
+
+    outcome: Outcome
+    trained: list[Trained]
 
 
-def _reason(is_flow: bool, best: BestState, reference: np.ndarray, i: int) -> str:
+def _continued(first: Trained, last: Trained, why: str) -> Trained:
+    """A flow after its steps with all rows; where these diverged, as it was before them."""
+    if last.status.startswith(DIVERGED):
+        status = f"{first.status}; {why}; steps with all rows {last.status} and were not taken"
+        return dataclasses.replace(first, status=status)
+    history = pd.concat([first.history, last.history], ignore_index=True)
+    return dataclasses.replace(last, history=history, n_iter=len(history), status=f"{first.status}; {why}")
+
+
+def _reason(is_flow: bool, best: BestState, reference: Float[np.ndarray, " R"], i: int) -> str:
     """Which model was kept, and why."""
     flow_density, gp_density = best.densities[i].mean(), reference.mean()
     numbers = f"flow {flow_density:.4f} after {best.step[i]} iterations, sparse GP {gp_density:.4f}"
@@ -146,150 +283,9 @@ def _reason(is_flow: bool, best: BestState, reference: np.ndarray, i: int) -> st
     return f"{which} (log density of {len(reference)} held-back rows, scaled: {numbers})"
 
 
-def _as_flow(run: RowsRun, i: int, trained: Trained, gp: Trained, why: str) -> Trained:
+def _as_flow(group: Group, i: int, trained: Trained, gp: Trained, why: str) -> Trained:
     """The sparse GP as a flow of no time, after the history of the flow that was tried."""
-    spec = dataclasses.replace(run.problems[i].spec, flow_time=0.0)
-    model = run.flow_from(i, spec, gp.model, dataclasses.replace(run.training, field_variance=AT_REST))
+    spec = dataclasses.replace(group.spec, flow_time=0.0)
+    model = flow_from(group, i, spec, gp.model, dataclasses.replace(group.training, field_variance=AT_REST))
     history = pd.concat([trained.history, gp.history.assign(phase="sparse GP")], ignore_index=True)
     return Trained(jax.tree.map(np.asarray, model), history, len(history), f"{gp.status}; {why}", spec)
-
-
-class RowsRun(Run):
-    """A sparse GP, and the flow that starts from it where the problem asks for one."""
-
-    def __init__(
-        self,
-        problems: list[Problem],
-        calls: CallbackList,
-        indices: Any,
-        n_models: int,
-        *,
-        rows: HeldBack | None = None,
-        n_rows: int | None = None,
-        Z: list[np.ndarray] | None = None,
-        started: float | None = None,
-    ) -> None:
-        super().__init__(problems, calls, indices, n_models, started)
-        n_rows = size_class(max(len(p.X) for p in problems)) if n_rows is None else n_rows
-        self.data = stacked([padded_batch(p.X, p.y, n_rows) for p in problems])
-        self.n_rows = np.array([len(p.X) for p in problems])
-        self.rows = rows
-        # The inducing points each model starts with.
-        self.Z = [inducing_points(p.X, p.n_inducing, p.seed) for p in problems] if Z is None else Z
-
-    def run(self) -> list[Trained]:
-        bases = [SparseGPSpec(p.spec.kernel, p.spec.likelihood) for p in self.problems]
-        y_width = [p.y.shape[1] for p in self.problems]
-        parts = zip(bases, self.Z, y_width, strict=True)
-        models = stacked([sparse_gp.build(base, self.training, Z, width) for base, Z, width in parts])
-        is_flow = isinstance(self.spec, FlowSpec)
-        if not is_flow or self.training.warm_iter > 0:
-            models = self._warm_start(models, "output" if is_flow else "fit")
-        return self._package(self._flow_phase(models) if is_flow else models)
-
-    def finish(self, best: BestState) -> list[Trained]:
-        """Train on from the best states with all rows, through what is left of the schedule (`Rest`)."""
-        training = self.training
-        rest = Rest.after(best.step, training.max_iter)
-        steps = self._steps(self._n_samples)
-        return self._package(
-            self._stochastic_phase(best.models, "all rows", training.max_iter, self._rate, steps, rest=rest)
-        )
-
-    @property
-    def _rate(self) -> Any:
-        """The peak of a flow's rates, or the schedule of a user."""
-        schedule = self.problems[0].learning_rate
-        return self.training.learning_rate if schedule is None else schedule
-
-    @property
-    def _n_samples(self) -> int:
-        """How many paths a row has in a step."""
-        return 1 if isinstance(self.spec.diffusion, NoDiffusion) else self.training.n_train_samples
-
-    @property
-    def _is_collapsed(self) -> bool:
-        """Whether q of the output can be maximised out."""
-        training, n = self.training, max(len(p.X) for p in self.problems)
-        return training.collapsed and isinstance(self.spec.likelihood, Gaussian) and n <= training.collapsed_limit
-
-    def _warm_start(self, models: PyTree, phase: str) -> PyTree:
-        training = self.training
-        if self._is_collapsed:
-            return self._collapsed_phase(models, phase, training.warm_iter)
-        # Where there is no flow this phase is the whole fit, and a user's schedule is its rate.
-        schedule = self.problems[0].learning_rate if phase == "fit" else None
-        rate = training.warm_rate if schedule is None else schedule
-        return self._stochastic_phase(models, phase, training.warm_iter, rate, self._steps(1))
-
-    def flow_from(self, i: int, spec: FlowSpec, start: Any, training: TrainingSpec) -> Any:
-        """A flow near the identity whose output is that of a sparse GP."""
-        problem, Z = self.problems[i], self.Z[i]
-        if training.field_inducing is not None:
-            Z = inducing_points(problem.X, min(training.field_inducing, problem.n_inducing), problem.seed)
-        # As wide as the GP: one that was fitted beside a flow knows the inputs alone.
-        Z = Z[:, : start.output.basis.Z.shape[1]]
-        return flow.build(spec, training, start, Z, random_key(problem.seed + 1))
-
-    def _flow_phase(self, models: PyTree) -> PyTree:
-        spec, training = self.spec, self.training
-        assert isinstance(spec, FlowSpec)
-        starts = unstacked(models, len(self.problems))
-        flows = stacked([self.flow_from(i, spec, start, training) for i, start in enumerate(starts)])
-        return self._stochastic_phase(
-            flows, "flow", training.max_iter, self._rate, self._steps(self._n_samples), self.rows
-        )
-
-    def _collapsed_phase(self, models: PyTree, phase: str, n_iter: int) -> PyTree:
-        models = self._refresh_jitter(models)
-        if not self.is_many and not on_accelerator():
-            return self._host_collapsed(models, phase, n_iter)
-        self.calls.on_start(phase, n_iter)
-        start = eqx.filter_vmap(collapsed.start_collapsed) if self.is_many else collapsed.start_collapsed
-        state = start(models)
-        run = collapsed.collapsed_chunk_many if self.is_many else collapsed.collapsed_chunk
-        best = None
-        for done in range(0, n_iter, collapsed.CHUNK):
-            n = min(collapsed.CHUNK, n_iter - done)
-            state, records = run(state, self.data, on_device(n))
-            stop = self._report(phase, done + n, n_iter, jax.device_get(records), n)
-            value = np.asarray(state.value).reshape(-1)
-            n_rows = np.asarray(self.data.n_data).reshape(-1)
-            if np.any(value <= -collapsed.TOO_FAR * n_rows):
-                raise collapsed.not_finite()
-            if stop.all() or (best is not None and np.all(value - best < 1e-5 * n_rows)):
-                self.status = ["converged"] * len(self.problems)
-                break
-            best = value
-        end = collapsed.collapsed_end_many if self.is_many else collapsed.collapsed_end
-        return end(self._refresh_jitter(state.model), self.data)
-
-    def _host_collapsed(self, model: PyTree, phase: str, n_iter: int) -> PyTree:
-        self.calls.on_start(phase, n_iter)
-        ended = [False]
-
-        def on_chunk(step: int, records: dict[str, np.ndarray]) -> bool:
-            ended[0] = bool(self._report(phase, step, n_iter, records, len(records["bound"])).all())
-            return ended[0]
-
-        model, is_converged = collapsed.minimise_on_host(model, self.data, n_iter, on_chunk)
-        if is_converged or ended[0]:
-            self.status = ["converged" if is_converged else STOPPED]
-        return collapsed.best_on_host(self._refresh_jitter(model), self.data)
-
-    def _steps(self, n_samples: int) -> RowSteps:
-        training = self.training
-        is_natural = training.natural_rate is not None
-        return RowSteps(
-            n_samples,
-            training.flow_dtype,
-            is_natural,
-            training.path_average,
-            self._batch_size(n_samples),
-            fixed_inducing=training.fixed_inducing,
-        )
-
-    def _batch_size(self, n_samples: int) -> int:
-        """The whole data where they fit, so that the size class of the rows is the size of the batch."""
-        n_rows, size = self.data.X.shape[-2], self.training.batch_rows(n_samples)
-        return n_rows if max(len(p.X) for p in self.problems) <= size else size

@@ -26,7 +26,7 @@ from ..training.options import TrainingOptions, preset_spec, with_options
 from ..training.specs import TrainingSpec
 from ..wishart.specs import DIFFUSIONS, DiffusionSpec, GPDiffusion, Wishart
 from . import updating
-from .data.calendar import CALENDARS
+from .data.calendar import calendar_option
 from .data.frames import ONLY, Panel, check_targets, read
 from .data.times import noise_seed
 from .data.units import Tail, Units
@@ -152,7 +152,8 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         self.columns_, self.is_series_, self.is_panel_ = panel.columns, panel.is_series, panel.is_panel
         self.name_: Any = y.name if isinstance(y, pd.Series) else None
         covariates = _read_covariates(X)
-        self.units_ = Units.of(panel, covariates, self.spec_, self.transform, self._calendar(), self.freq)
+        calendar = calendar_option(self.calendar, self.drift)
+        self.units_ = Units.of(panel, covariates, self.spec_, self.transform, calendar, self.freq)
         if self.innovations == "student_t" and self.units_.transforms.grow_exponentially:
             warnings.warn(
                 'innovations="student_t" with a logarithmic transform: the exponential of a Student-t has no mean, so '
@@ -207,21 +208,6 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
             tol=self.tol,
         )
         return with_options(preset_spec(self.preset, SERIES_PRESETS, n_rows, n_columns, simulates=simulates), options)
-
-    def _calendar(self) -> bool | str:
-        if isinstance(self.calendar, bool | np.bool_):
-            return bool(self.calendar)
-        if self.calendar not in CALENDARS:
-            raise OptionError(
-                f"calendar={self.calendar!r} given; expected True for harmonics of day, week and year, 'seasonal' for "
-                "products of them too, or False for none."
-            )
-        if "linear" not in self.spec_.drift:
-            raise OptionError(
-                f"calendar='seasonal' given with drift={self.drift!r}; expected a drift with a linear part, which "
-                "alone sees the products of harmonics; use calendar=True."
-            )
-        return self.calendar
 
     def _limits(self, series: list[Series]) -> Float[np.ndarray, "2 P"] | None:
         """The lowest and highest values of a path, in the units of the model."""

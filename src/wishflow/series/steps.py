@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..numerics.platform import unrolls
 from ..training.steps import AbstractSteps, next_rows, shuffled
-from ..wishart.solver import is_unrolled
 from .batches import SeriesBatch, TransitionBatch, WindowBatch
 from .latent_objectives import negative_encoder_bound, negative_filter_bound
 from .objectives import negative_rollout_bound, negative_transition_bound
@@ -47,7 +47,7 @@ class SeriesSteps(AbstractSteps):
         return SeriesBatch(transitions, windows)
 
     def has_loops(self, model, data: SeriesBatch):
-        return data.windows is not None and not is_unrolled(data.windows.h.shape[-1])
+        return data.windows is not None and not unrolls(data.windows.h.shape[-1])
 
     def loss(self, model, batch: SeriesBatch, key, kl_weight):
         value, parts = BOUNDS[self.objective, self.is_latent](

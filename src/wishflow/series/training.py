@@ -10,7 +10,9 @@ import numpy as np
 
 from ..callbacks import CallbackList
 from ..numerics.devices import random_key
-from ..training.loop import Run, Trained
+from ..training.journal import Journal, Trained
+from ..training.loop import StochasticPhase
+from ..training.phases import Items, Schedule, run_phases, unchanged
 from ..training.specs import TrainingSpec
 from .autoregressive import Start
 from .batches import series_batch
@@ -49,33 +51,33 @@ class SeriesProblem:
 def train_series(problem: SeriesProblem, callbacks: Any = None) -> Trained:
     """Train one model of a time series."""
     with CallbackList(callbacks) as calls:
-        return _SeriesRun(problem, calls).run()[0]
+        journal = Journal(calls)
+        outcome = run_phases([phase_of(problem)], start_of(problem), journal)
+        return journal.trained(outcome.models, outcome.status, [problem.spec])[0]
 
 
-class _SeriesRun(Run):
-    """A time series: one phase on transitions and windows."""
+def start_of(problem: SeriesProblem) -> Any:
+    """The model that training starts from."""
+    if problem.model is not None:
+        return problem.model
+    build = model_builder(problem.spec)
+    return build(problem.spec, problem.layout, problem.start, problem.Z, random_key(problem.seed + 1))
 
-    def __init__(self, problem: SeriesProblem, calls: CallbackList) -> None:
-        super().__init__([problem], calls, [0], 1)
-        self.data = series_batch(problem.transitions, problem.windows)
-        self.n_rows = np.array([problem.n_items])
 
-    def run(self) -> list[Trained]:
-        problem, training = self.problems[0], self.training
-        model = problem.model
-        if model is None:
-            key = random_key(problem.seed + 1)
-            build = model_builder(problem.spec)
-            model = build(problem.spec, problem.layout, problem.start, problem.Z, key)
-        rate = training.learning_rate if problem.learning_rate is None else problem.learning_rate
-        steps = SeriesSteps(
-            training.n_train_samples,
-            training.flow_dtype,
-            False,
-            training.path_average,
-            n_transitions=training.batch_size,
-            n_windows=max(1, training.batch_size // (WINDOWS_SHARE if problem.spec.latent is None else LATENT_SHARE)),
-            objective=problem.spec.objective,
-            is_latent=problem.spec.latent is not None,
-        )
-        return self._package(self._stochastic_phase(model, "series", training.max_iter, rate, steps))
+def phase_of(problem: SeriesProblem) -> StochasticPhase:
+    """One phase, on transitions and windows."""
+    spec, training = problem.spec, problem.training
+    steps = SeriesSteps(
+        training.n_train_samples,
+        training.flow_dtype,
+        False,
+        training.path_average,
+        n_transitions=training.batch_size,
+        n_windows=max(1, training.batch_size // (WINDOWS_SHARE if spec.latent is None else LATENT_SHARE)),
+        objective=spec.objective,
+        is_latent=spec.latent is not None,
+    )
+    data = series_batch(problem.transitions, problem.windows)
+    items = Items(data, np.array([problem.n_items]), (problem.seed,))
+    rate = training.learning_rate if problem.learning_rate is None else problem.learning_rate
+    return StochasticPhase("series", 1, unchanged, steps, items, Schedule(training, training.max_iter, rate))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Real
+from jaxtyping import Float, Int, Real
 
 from ..numerics.devices import on_device
 from .chunk import CHUNK, Rates
@@ -62,26 +63,35 @@ def rates_from(
     return Rates(*(on_device(np.where(is_live, values, 0.0)) for values in (adam, natural, kl_weight)))
 
 
-class Convergence:
-    """Moves models whose bound no longer rises on to the next part of the schedule, or to its end.
+class Watch(eqx.Module):
+    """Of each of K models the best mean bound of a chunk so far, and the number of chunks without a better one."""
 
-    A model is flat when its best chunk mean, once the KL terms have their full weight, has not risen by `tolerance`
-    nats for each row over `PATIENCE` chunks. In the constant part it then jumps to the decay of the rate; in the decay
-    it is done. A tolerance of zero switches this off.
-    """
+    best: Float[np.ndarray, " K"]
+    stale: Int[np.ndarray, " K"]
 
-    def __init__(self, training: TrainingSpec, n_iter: int, n_rows: np.ndarray) -> None:
-        self.training, self.n_iter, self.n_rows = training, n_iter, n_rows
-        self.best = np.full(len(n_rows), -np.inf)
-        self.stale = np.zeros(len(n_rows), int)
+    @classmethod
+    def of(cls, n_models: int) -> Watch:
+        return cls(np.full(n_models, -np.inf), np.zeros(n_models, int))
 
-    def advance(self, position: np.ndarray, bound: np.ndarray) -> np.ndarray:
-        """New positions in the schedule, given the mean bounds of the chunk that ended at `position`."""
-        is_watched = (position > self.training.kl_warmup) & (self.training.tolerance > 0)
-        is_better = bound > self.best + self.training.tolerance * self.n_rows
-        self.best = np.where(is_watched & is_better, bound, self.best)
-        self.stale = np.where(is_watched & ~is_better, self.stale + 1, 0)
-        is_flat = self.stale >= PATIENCE
-        self.stale = np.where(is_flat, 0, self.stale)
-        start = decay_start(self.training, self.n_iter)
-        return np.where(is_flat, np.where(position < start, start, self.n_iter), position)
+    def advanced(
+        self,
+        training: TrainingSpec,
+        n_iter: int,
+        n_rows: Real[np.ndarray, " K"],
+        position: Float[np.ndarray, " K"],
+        bound: Float[np.ndarray, " K"],
+    ) -> tuple[Watch, Float[np.ndarray, " K"]]:
+        """New positions in the schedule, given the mean bounds of the chunk that ended at `position`.
+
+        A model is flat when its best chunk mean, once the KL terms have their full weight, has not risen by `tolerance`
+        nats for each row over `PATIENCE` chunks. In the constant part it then jumps to the decay of the rate; in the
+        decay it is done. A tolerance of zero switches this off.
+        """
+        is_watched = (position > training.kl_warmup) & (training.tolerance > 0)
+        is_better = bound > self.best + training.tolerance * n_rows
+        best = np.where(is_watched & is_better, bound, self.best)
+        stale = np.where(is_watched & ~is_better, self.stale + 1, 0)
+        is_flat = stale >= PATIENCE
+        start = decay_start(training, n_iter)
+        moved = np.where(is_flat, np.where(position < start, start, n_iter), position)
+        return Watch(best, np.where(is_flat, 0, stale)), moved

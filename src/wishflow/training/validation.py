@@ -1,4 +1,4 @@
-"""Rows held back from training: how well models predict them, and the state that predicted them best.
+"""Rows held back from training: which rows, and the state that predicted them best.
 
 A flow's objective can rise while its predictions get worse (the drift is a point estimate). So iterations, and the
 choice between a flow and the sparse GP alone, are decided by the log density of rows that took no part in training.
@@ -6,10 +6,11 @@ choice between a flow and the sparse GP alone, are decided by the log density of
 
 from __future__ import annotations
 
-from typing import Any
+import abc
 
+import equinox as eqx
 import numpy as np
-from jaxtyping import Bool, Float, PyTree
+from jaxtyping import Bool, Float, Int, PyTree
 
 from .stacks import choose
 
@@ -32,42 +33,56 @@ def held_back(n_rows: int, fraction: float, seed: int) -> Bool[np.ndarray, " N"]
     return np.isin(np.arange(n_rows), chosen)
 
 
-class BestState:
-    """The state of each model that predicted the held-back rows best, as training goes on.
+class AbstractHeldBack(abc.ABC):
+    """Rows held back from each of K models."""
 
-    `stale` counts the chunks since then.
+    @abc.abstractmethod
+    def log_densities(self, models: PyTree) -> tuple[Float[np.ndarray, " R"], ...]:
+        """The log predictive density of each row, for each model."""
+
+
+class BestState(eqx.Module):
+    """The state of each of K models that predicted the held-back rows best, and the last one.
+
+    `densities` are those of the rows of each model, `step` its number of iterations, `stale` counts the chunks since.
     """
 
-    def __init__(self, rows: Any, models: PyTree) -> None:
-        self.rows = rows
-        self.models = models
-        self.densities = rows.log_densities(models)
-        self.step = np.zeros(len(rows.n_rows), int)
-        self.stale = np.zeros(len(rows.n_rows), int)
-        self.last = (models, self.densities, 0)
+    models: PyTree
+    densities: tuple[Float[np.ndarray, " R"], ...]
+    step: Int[np.ndarray, " K"]
+    stale: Int[np.ndarray, " K"]
+    last: tuple[PyTree, tuple[Float[np.ndarray, " R"], ...], Int[np.ndarray, ""]]
 
-    def score(self, models: PyTree, step: int) -> Float[np.ndarray, " K"]:
-        """The mean log density of each model at this step; better states are kept."""
-        found = self.rows.log_densities(models)
+    @classmethod
+    def of(cls, rows: AbstractHeldBack, models: PyTree) -> BestState:
+        found = rows.log_densities(models)
+        zeros = np.zeros(len(found), int)
+        return cls(models, found, zeros, zeros, (models, found, np.zeros((), int)))
+
+    def scored(self, rows: AbstractHeldBack, models: PyTree, step: int) -> tuple[BestState, Float[np.ndarray, " K"]]:
+        """With the states at a later step, where they are better; and their mean log densities."""
+        found = rows.log_densities(models)
         means = np.array([values.mean() for values in found])
+        best = np.array([values.mean() for values in self.densities])
         # Comparisons with NaN are false: a state that predicts none is never the best.
-        is_better = means > np.array([values.mean() for values in self.densities])
-        is_better |= ~np.isfinite([values.mean() for values in self.densities]) & np.isfinite(means)
-        self.models = choose(is_better, models, self.models)
-        self.densities = [new if b else old for b, new, old in zip(is_better, found, self.densities, strict=True)]
-        self.step = np.where(is_better, step, self.step)
-        self.stale = np.where(is_better, 0, self.stale + 1)
-        self.last = (models, found, step)
-        return means
+        is_better = (means > best) | (~np.isfinite(best) & np.isfinite(means))
+        return self._taken(is_better, models, found, step, (models, found, np.asarray(step))), means
 
-    def settle(self) -> None:
-        """Keep the last state of each model instead of its best one, unless the best is ahead by `LEAD`."""
+    def settled(self) -> BestState:
+        """The last state of each model instead of its best one, unless the best is ahead by `LEAD`."""
         models, found, step = self.last
         is_last = np.array([not is_ahead(a, b, LEAD) for a, b in zip(self.densities, found, strict=True)])
         is_last &= [bool(np.isfinite(values).all()) for values in found]
-        self.models = choose(is_last, models, self.models)
-        self.densities = [new if b else old for b, new, old in zip(is_last, found, self.densities, strict=True)]
-        self.step = np.where(is_last, step, self.step)
+        return self._taken(is_last, models, found, int(step), self.last)
+
+    def _taken(self, where: np.ndarray, models: PyTree, found: tuple[np.ndarray, ...], step: int, last) -> BestState:
+        return BestState(
+            choose(where, models, self.models),
+            tuple(new if b else old for b, new, old in zip(where, found, self.densities, strict=True)),
+            np.where(where, step, self.step),
+            np.where(where, 0, self.stale + 1),
+            last,
+        )
 
 
 def is_ahead(candidate: Float[np.ndarray, " R"], reference: Float[np.ndarray, " R"], lead: float) -> bool:

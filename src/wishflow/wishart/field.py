@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
 from ..inducing import InducingBasis, JoinedPosterior, PreparedBasis, turned
-from ..numerics.devices import on_accelerator
+from ..numerics import platform
 from ..numerics.linalg import thin_product
 from ..numerics.parameters import Positive, Scaled
 from ..numerics.random import standard_normals
@@ -79,7 +79,7 @@ class Coefficients(DrivenValues):
             mean = jnp.sum(self.means * W[:, None], -1)
             variance = jnp.sum(self.variances * W[:, None] ** 2, -1)
         drawn = mean + safe_sqrt(variance) * epsilon
-        return thin_product(drawn, self.scale.T) if on_accelerator() else drawn @ self.scale.T
+        return thin_product(drawn, self.scale.T) if platform.joins_products() else drawn @ self.scale.T
 
     def increment(self, key, dt):
         """`moved`, scaled by √((κ − 2)/χ²_κ) where there is a κ."""
@@ -153,7 +153,7 @@ class Field(AbstractField):
         """Whether drift and J are found by one product: for flows, on accelerators."""
         is_flow = isinstance(self.layout, StateLayout) and self.gp is not None
         is_wishart = isinstance(self.noise, WishartNoise) and isinstance(self.noise.posterior, JoinedPosterior.KINDS)
-        return on_accelerator() and is_flow and is_wishart
+        return platform.joins_products() and is_flow and is_wishart
 
     def _joined(self, dtype: jnp.dtype) -> JoinedField:
         noise, gp = self.noise, self.gp

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.extend.core import subjaxprs
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
-from ..numerics.devices import on_accelerator
+from ..numerics import platform
 from ..numerics.random import normals_of_keys
 from .base import AbstractPreparedField
 from .given import GivenField
@@ -24,7 +24,6 @@ from .given import GivenField
 STORED_LIMIT = 2 * 2**30
 # No derivative keeps more than this many arrays of the size of a result.
 MOST_STORED = 4
-UNROLLED_STEPS = 20
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -37,20 +36,13 @@ def scan_steps(step: Step, start: PyTree, inputs: PyTree, n_copies: int = 1) -> 
     `n_copies` is how many of these loops run side by side where the call is inside a `vmap`, which hides their number.
     """
     n_steps = jax.tree.leaves(inputs)[0].shape[0]
-    unroll = n_steps if is_unrolled(n_steps) else 1
+    unroll = n_steps if platform.unrolls(n_steps) else 1
     n_all = n_copies * n_steps
     # The derivative is traced, which takes longer than the step itself, only where it might store too much.
     might_be = is_rematerialised(n_all * MOST_STORED * computed_bytes(step, start, inputs))
     if might_be and is_rematerialised(n_all * stored_bytes(step, start, inputs)):
         step = jax.checkpoint(step, prevent_cse=False)  # a loop keeps the two computations apart by itself
     return jax.lax.scan(step, start, inputs, unroll=unroll)
-
-
-def is_unrolled(n_steps: int) -> bool:
-    """Whether steps are written out: what a loop keeps for its derivative is copied, in and out. The CPU gains
-    nothing.
-    """
-    return on_accelerator() and n_steps <= UNROLLED_STEPS
 
 
 def is_rematerialised(n_bytes: int) -> bool:

@@ -21,7 +21,8 @@ import numpy as np
 
 import wishflow as wf
 from wishflow.callbacks import Callback, ChunkEvent
-from wishflow.numerics.devices import compiler_options, on_accelerator
+from wishflow.numerics.devices import compiler_options
+from wishflow.numerics.platform import on_accelerator
 from wishflow.regression import training as rows
 from wishflow.regression.training import Problem, train
 from wishflow.training import chunk, loop

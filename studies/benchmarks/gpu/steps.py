@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wishflow.numerics.devices import compiler_options
-from wishflow.wishart.solver import is_unrolled
+from wishflow.numerics.platform import unrolls
 
 from ..speed import ours
 from ..speed.arithmetic import operations
@@ -48,7 +48,7 @@ def training(work: Work, form: str) -> Loop:
     key = jax.random.key(0)
     value = jax.eval_shape(start.take, start.vectors, start.state, batches[0], key)[3]
     carry = (*jax.tree.map(jnp.copy, (start.vectors, start.state)), key, jnp.zeros(value.shape, value.dtype))
-    has_loops = not is_unrolled(work.n_steps)
+    has_loops = not unrolls(work.n_steps)
     return Loop(lambda carry, batch: start.take(carry[0], carry[1], batch, carry[2]), carry, batches, has_loops)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -57,3 +59,20 @@ def harmonics(index: pd.Index, periods: tuple[str, ...]) -> np.ndarray:
         return plain
     day, year = (harmonics(index, (name,)) for name in ("day", "year"))
     return np.concatenate([plain, (day[:, :, None] * year[:, None]).reshape(len(index), -1)], axis=1)
+
+
+def calendar_option(calendar: Any, drift: str) -> bool | str:
+    """The option `calendar`, checked: True, False, or "seasonal" where the drift has a linear part."""
+    if isinstance(calendar, bool | np.bool_):
+        return bool(calendar)
+    if calendar not in CALENDARS:
+        raise OptionError(
+            f"calendar={calendar!r} given; expected True for harmonics of day, week and year, 'seasonal' for products "
+            "of them too, or False for none."
+        )
+    if "linear" not in drift:
+        raise OptionError(
+            f"calendar='seasonal' given with drift={drift!r}; expected a drift with a linear part, which alone sees "
+            "the products of harmonics; use calendar=True."
+        )
+    return calendar

@@ -1,0 +1,83 @@
+"""What a run leaves behind: records of its steps, told to callbacks chunk by chunk, and trained models."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, PyTree
+
+from ..callbacks import CallbackList, ChunkEvent
+from ..errors import TrainingError
+from .stacks import unstacked
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """A trained model, its history (one row for each iteration), how training ended, and what the model is."""
+
+    model: Any
+    history: pd.DataFrame
+    n_iter: int
+    status: str
+    spec: Any
+
+
+class Journal:
+    """Records of K models that are trained together; `indices` are their places among all `n_models` of a call."""
+
+    def __init__(
+        self, calls: CallbackList, indices: Sequence[int] = (0,), n_models: int = 1, started: float | None = None
+    ) -> None:
+        self.calls, self.indices, self.n_models = calls, tuple(indices), n_models
+        self.started = time.perf_counter() if started is None else started
+        self.records: list[list[dict[str, Any]]] = [[] for _ in self.indices]
+
+    def begin(self, phase: str, n_steps: int) -> None:
+        self.calls.on_start(phase, n_steps)
+
+    def add(
+        self, phase: str, step: int, n_steps: int, records: dict[str, np.ndarray], n: int
+    ) -> Bool[np.ndarray, " K"]:
+        """Keep the records of n steps and tell the callbacks; which models a callback asked to stop."""
+        stop = np.zeros(len(self.indices), bool)
+        seconds = time.perf_counter() - self.started
+        for i, index in enumerate(self.indices):
+            mine = {k: (v[i] if len(self.indices) > 1 else v)[:n] for k, v in records.items()}
+            times = {"step": np.arange(step - n, step), **mine, "seconds": np.full(n, seconds)}
+            self.records[i].append({"phase": phase, **times})
+            shown = {**mine, "noise": np.sqrt(mine["noise"])}
+            event = ChunkEvent(phase, step, n_steps, shown, seconds, index, self.n_models)
+            stop[i] = bool(self.calls.on_chunk(event))
+        return stop
+
+    def trained(self, models: PyTree, status: Sequence[str], specs: Sequence[Any]) -> list[Trained]:
+        """Models with NumPy leaves: they pickle and stay float64 whatever JAX is set to."""
+        found = []
+        for model, records, ended, spec in zip(
+            unstacked(models, len(self.indices)), self.records, status, specs, strict=True
+        ):
+            if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(model)):
+                raise TrainingError(
+                    f"training ended with parameters that are not finite (status: {ended}); expected numbers. Check "
+                    "the starting values of the kernel and the scale of the data, or lower learning_rate."
+                )
+            history = _history(records)
+            found.append(Trained(jax.tree.map(np.asarray, model), history, len(history), ended, spec))
+        return found
+
+
+def _history(records: list[dict[str, Any]]) -> pd.DataFrame:
+    """One row for each iteration, from what was kept of each chunk; one frame for each phase, not for each chunk."""
+    frames = []
+    for phase, chunks in itertools.groupby(records, key=lambda record: record["phase"]):
+        parts = list(chunks)
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "phase"}
+        frames.append(pd.DataFrame({"phase": phase, **columns}))
+    return pd.concat(frames, ignore_index=True)
