@@ -188,7 +188,7 @@ def test_a_rotated_posterior_of_one_output_is_any_gaussian(key):
 
 
 def test_a_rotated_basis_is_as_good_a_whitening():
-    """Rows are Qᵀa(x): what is unexplained stays, and turned weights give the same numbers."""
+    """Rows are Qᵀa(x): what is unexplained stays, and rotated weights give the same numbers."""
     basis, X = make_basis(), points(2, 9)
     Q = spread(RotatedPosterior.prior(1, basis.n_inducing)).rotation()
     plain, turned_basis = basis.prepare(), basis.prepare(rotation=Q)
@@ -196,8 +196,8 @@ def test_a_rotated_basis_is_as_good_a_whitening():
     np.testing.assert_allclose(rows, a @ Q, atol=1e-12)
     np.testing.assert_allclose(turned_basis.unexplained(X, rows), plain.unexplained(X, a), atol=1e-12)
     weights = jnp.asarray(np.random.default_rng(0).normal(size=(2, basis.n_inducing)))
-    np.testing.assert_allclose(rows @ inducing.turned(weights, Q).T, a @ weights.T, atol=1e-11)
-    assert inducing.turned(weights, None) is weights
+    np.testing.assert_allclose(rows @ inducing.rotated(weights, Q).T, a @ weights.T, atol=1e-11)
+    assert inducing.rotated(weights, None) is weights
 
 
 def test_float32_basis_follows_the_float64_one():
@@ -404,7 +404,7 @@ def test_forms_for_values_alone_are_those_with_a_derivative(n_inducing):
     @quick_jit
     def both(q, a):
         prepared = q.prepare(a.dtype)
-        faster = inducing.for_values({"field": prepared, "else": 1.0}, n_rows=4 * n_inducing)["field"]
+        faster = inducing.for_prediction({"field": prepared, "else": 1.0}, n_rows=4 * n_inducing)["field"]
         assert type(faster) is not type(prepared)
         return [(form.means(a), form.quadratics(a)) for form in (faster, prepared)]
 
@@ -416,7 +416,7 @@ def test_forms_for_values_alone_are_those_with_a_derivative(n_inducing):
 @pytest.mark.parametrize("n_outputs, n_rows", [(3, 1000), (17, 79)])
 def test_few_outputs_and_few_rows_are_left_as_they_are(n_outputs, n_rows):
     prepared = triangular_problem(n_outputs, 20)[0].prepare(jnp.float64)
-    assert eqx.tree_equal(inducing.for_values(prepared, n_rows), prepared)
+    assert eqx.tree_equal(inducing.for_prediction(prepared, n_rows), prepared)
 
 
 def test_squares_for_values_alone_are_not_negative():
@@ -431,6 +431,6 @@ def test_squares_for_values_alone_are_not_negative():
     a = rng.normal(size=(200, n_inducing))
     a -= np.outer(a @ r, r) / (r @ r)
     q = eqx.tree_at(lambda q: q.sqrt.raw, WhitenedPosterior.prior(n_outputs, n_inducing), jnp.asarray(raw))
-    found = inducing.for_values(q.prepare(jnp.float64), 10_000).quadratics(jnp.asarray(a))
+    found = inducing.for_prediction(q.prepare(jnp.float64), 10_000).quadratics(jnp.asarray(a))
     assert found.min() == 0.0
     assert found.max() < 1e-10

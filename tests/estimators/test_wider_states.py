@@ -8,7 +8,7 @@ import pytest
 import wishflow as wf
 from wishflow.errors import ModelFileError, OptionError
 from wishflow.files.model_file import read_model, write_model
-from wishflow.numerics.scaling import Scaler, random_directions, widened
+from wishflow.numerics.scaling import Scaler, random_directions, with_directions
 from wishflow.regression import many, presets
 
 SMALL_CLASSES = {"n_inducing": 12, "max_iter": 60, "n_steps": 2, "n_predict_samples": 8, "random_state": 0}
@@ -32,7 +32,7 @@ def wide(data):
 
 def test_directions_have_variance_one_and_fill_the_plane(data):
     Z = Scaler.of(data[0]).forward(data[0])
-    states = widened(Z, random_directions(Z, 6, seed=1))
+    states = with_directions(Z, random_directions(Z, 6, seed=1))
     assert states.shape == (150, 6)
     np.testing.assert_array_equal(states[:, :2], Z)
     np.testing.assert_allclose(states.std(axis=0), 1.0, rtol=1e-12)
@@ -43,7 +43,7 @@ def test_directions_have_variance_one_and_fill_the_plane(data):
 def test_constant_inputs_give_constant_directions():
     Z = np.zeros((20, 3))
     assert np.isfinite(random_directions(Z, 5, seed=0)).all()
-    np.testing.assert_array_equal(widened(Z, random_directions(Z, 5, seed=0)), 0.0)
+    np.testing.assert_array_equal(with_directions(Z, random_directions(Z, 5, seed=0)), 0.0)
 
 
 def test_as_wide_as_the_inputs_is_the_flow_of_the_paper(data):

@@ -16,7 +16,7 @@ from .posteriors import (
     RotatedPosterior,
     StructuredPosterior,
     WhitenedPosterior,
-    for_values,
-    turned,
+    for_prediction,
+    rotated,
 )
 from .sparse_gp import ConditionedGP, SparseGP, single_marginals

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from ..numerics import platform
-from ..numerics.linalg import cayley, fenced
+from ..numerics.linalg import cayley, unfused
 from ..numerics.parameters import LowerTriangular, zeros
 
 N_BLOCKS = 5
@@ -161,7 +161,7 @@ class DiagonalPosterior(AbstractPosterior):
         return jnp.exp(0.5 * self.log_variances)[:, None, :] * jnp.eye(self.mean.shape[-1], dtype=self.mean.dtype)
 
     def prepare(self, dtype, rotation=None):
-        mean = turned(self.mean, rotation)
+        mean = rotated(self.mean, rotation)
         return PreparedDiagonal(*(x.astype(dtype) for x in (mean.T, jnp.exp(self.log_variances).T)))
 
 
@@ -192,7 +192,7 @@ class RotatedPosterior(DiagonalPosterior):
         return super().prepare(dtype, self.rotation() if rotation is None else rotation)
 
 
-def turned(weights: Float[Array, "K M"], rotation: Float[Array, "M M"] | None) -> Float[Array, "K M"]:
+def rotated(weights: Float[Array, "K M"], rotation: Float[Array, "M M"] | None) -> Float[Array, "K M"]:
     """Weights w of a(x) as those of Qᵀa(x), so that they give the same: (Qᵀw)ᵀ in rows."""
     return weights if rotation is None else weights @ rotation
 
@@ -270,7 +270,7 @@ class PreparedMany(PreparedPosterior):
         for start in range(0, n_inducing, PAIR_WIDTH):
             is_inside = np.arange(start, n_inducing) < start + PAIR_WIDTH
             part = S[:, start : start + PAIR_WIDTH, start:] * np.where(is_inside, 1.0, 2.0).astype(S.dtype)
-            entries.append(fenced(part.reshape(n_outputs, -1).T))  # laid out as its shape says, whatever it came from
+            entries.append(unfused(part.reshape(n_outputs, -1).T))  # laid out as its shape says, whatever it came from
         return PreparedSquares(self.mean, tuple(entries))
 
 
@@ -295,7 +295,7 @@ class PreparedSquares(PreparedPosterior):
         return jnp.maximum(total, 0.0).T  # no sum of squares, so rounding may leave less
 
 
-def for_values(prepared: PyTree, n_rows: int) -> PyTree:
+def for_prediction(prepared: PyTree, n_rows: int) -> PyTree:
     """Whatever holds prepared posteriors, for that many rows without a derivative, such as those of a forecast. S costs
     as much as M rows and what lays it out up to half of that again, which a gain of a quarter or more pays for from 4M
     on. The two forms agree to rounding, not to the last digit.
@@ -313,7 +313,7 @@ def for_values(prepared: PyTree, n_rows: int) -> PyTree:
 # --- ‖Rᵀa‖² in blocks, with derivatives of their own ---------------------------------------------
 #
 # With t = Rᵀa and G the derivatives by the forms: ∂a = R u and ∂R = a uᵀ with u = 2 G t. These are the derivatives that
-# JAX would find; written out, 2 G can be `fenced`, so that what led to G is not computed again for each number of t.
+# JAX would find; written out, 2 G can be `unfused`, so that what led to G is not computed again for each number of t.
 # The two functions are one derivation in two layouts: a change of one is a change of the other.
 
 
@@ -336,7 +336,7 @@ def _forms_forward(a, blocks):
 
 def _forms_backward(residuals, G):
     a, blocks, products = residuals
-    (n, n_inducing), scale = a.shape, fenced(G, 2.0)
+    (n, n_inducing), scale = a.shape, unfused(G, 2.0)
     by_a, by_blocks = jnp.zeros_like(a), []
     for block, product in zip(blocks, products, strict=True):
         rows = len(block)
@@ -370,7 +370,7 @@ def _many_forward(columns, blocks):
 
 def _many_backward(residuals, G):
     columns, blocks, products = residuals
-    (n_inducing, n), scale = columns.shape, fenced(G.T, 2.0).T
+    (n_inducing, n), scale = columns.shape, unfused(G.T, 2.0).T
     by_columns, by_blocks = jnp.zeros_like(columns), []
     for block, product in zip(blocks, products, strict=True):
         rows = block.shape[2]

@@ -100,7 +100,7 @@ def _thin_backward(operands, G):
 thin_product.defvjp(_thin_forward, _thin_backward)
 
 
-def fenced(values: Float[Array, "N P"], scale: float = 1.0) -> Float[Array, "N P"]:
+def unfused(values: Float[Array, "N P"], scale: float = 1.0) -> Float[Array, "N P"]:
     """The values, scaled, as a product with a multiple of I. On the CPU XLA copies the elementwise operations that led
     to a small array into every loop over a larger one that reads it, divisions and all; a product it leaves alone. Of
     finite values it is exact; one that is not spreads over its row.

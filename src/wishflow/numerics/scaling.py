@@ -77,6 +77,6 @@ def random_directions(X: np.ndarray, state_dim: int, seed: int) -> np.ndarray:
     return directions / Scaler.of(X @ directions).scale
 
 
-def widened(X: np.ndarray, directions: np.ndarray) -> np.ndarray:
+def with_directions(X: np.ndarray, directions: np.ndarray) -> np.ndarray:
     """The state (x, x R) in which a flow starts, (N, D + K)."""
     return np.hstack([X, X @ directions])

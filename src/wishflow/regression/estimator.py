@@ -16,7 +16,7 @@ from ..callbacks import make_callbacks
 from ..errors import unknown_option
 from ..likelihoods import LikelihoodSpec, StudentT
 from ..numerics.devices import computing
-from ..numerics.scaling import Scaler, random_directions, widened
+from ..numerics.scaling import Scaler, random_directions, with_directions
 from ..specs import checks
 from ..training.journal import Trained
 from ..training.specs import TrainingSpec
@@ -71,7 +71,7 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         X, y = self.x_scaler_.forward(X), self.y_scaler_.forward(y)
         n_inputs, state_dim = X.shape[1], self.training_.state_dim
         self.directions_ = random_directions(X, n_inputs if state_dim is None else state_dim, self.seed_)
-        X = widened(X, self.directions_)
+        X = with_directions(X, self.directions_)
         n_paths = self._n_predict()
         return Problem(self.spec_, self.training_, X, y, n_inducing, self.seed_, schedule, n_inputs, n_paths)
 
@@ -89,7 +89,7 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         check_is_fitted(self, "model_")
         with np.errstate(over="ignore"):
             scaled = self.x_scaler_.forward(checked_rows(self, X, reset=False))
-        return widened(np.clip(scaled, -FARTHEST, FARTHEST), self.directions_)
+        return with_directions(np.clip(scaled, -FARTHEST, FARTHEST), self.directions_)
 
     def _n_predict(self) -> int:
         return checks.positive_int("n_predict_samples", getattr(self, "n_predict_samples", 1))

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from .. import kernels
-from ..inducing import InducingBasis, for_values
+from ..inducing import InducingBasis, for_prediction
 from ..numerics.devices import on_device
 from ..numerics.parameters import Positive, Scaled, zeros
 from ..wishart import Field, GPDrift, GPNoise, PreparedField, WhiteNoise, start_noise
@@ -103,7 +103,7 @@ def simulate(
     The state after a tick is the first block of what is seen before the next one; the transition densities of a
     forecast need the whole of it.
     """
-    layout, field = field.layout, for_values(field, history.shape[0] * h.shape[0])
+    layout, field = field.layout, for_prediction(field, history.shape[0] * h.shape[0])
 
     def tick(history, inputs):
         k, h, u = inputs

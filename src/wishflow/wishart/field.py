@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
-from ..inducing import InducingBasis, JoinedPosterior, PreparedBasis, turned
+from ..inducing import InducingBasis, JoinedPosterior, PreparedBasis, rotated
 from ..numerics import platform
 from ..numerics.linalg import thin_product
 from ..numerics.parameters import Positive, Scaled
@@ -141,11 +141,11 @@ class Field(AbstractField):
     def _prepared(self, basis: PreparedBasis, noise: PreparedNoise | None, rotation: Array | None) -> PreparedField:
         return PreparedField(
             layout=self.layout,
-            white=None if self.white is None else self.white.turned(rotation),
+            white=None if self.white is None else self.white.rotated(rotation),
             tail_dof=None if self.tail_dof is None else self.tail_dof.value.astype(basis.dtype),
             basis=basis,
             linear=self.linear,
-            gp_weights=None if self.gp is None else turned(self.gp.weights(), rotation).T.astype(basis.dtype),
+            gp_weights=None if self.gp is None else rotated(self.gp.weights(), rotation).T.astype(basis.dtype),
             noise=noise,
         )
 

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
-from ..inducing import turned
+from ..inducing import rotated
 from ..numerics.parameters import Positive
 
 # |log(Λ/λ)| stays below this: an unbounded exponent explodes in long simulations.
@@ -25,11 +25,11 @@ class WhiteNoise(eqx.Module):
             return {}
         return {"kl_white": 0.5 * (jnp.sum(self.linear**2) + jnp.sum(self.mean**2))}
 
-    def turned(self, rotation: Float[Array, "M M"] | None) -> WhiteNoise:
+    def rotated(self, rotation: Float[Array, "M M"] | None) -> WhiteNoise:
         """The same for rows of Qᵀa(x)."""
         if self.mean is None or rotation is None:
             return self
-        return WhiteNoise(self.base, self.linear, turned(self.mean, rotation))
+        return WhiteNoise(self.base, self.linear, rotated(self.mean, rotation))
 
     def at(self, inputs: Float[Array, "N K"], a: Float[Array, "N M"]) -> Float[Array, "N D"]:
         base = self.base.value.astype(inputs.dtype)
