@@ -12,7 +12,7 @@ import jax
 
 from wishflow.numerics.devices import enable_compilation_cache
 
-from .progress import told_error
+from .progress import error_text
 
 # What the processes that share an accelerator may take of its memory together; each program needs some besides.
 MEMORY_SHARE = 0.9
@@ -64,6 +64,6 @@ def _start_process(n_processes: int, cache: str | None) -> None:
         enable_compilation_cache(cache)
 
 
-def told_loss(error: BaseException, else_try: str = "") -> str:
+def lost_process_text(error: BaseException, else_try: str = "") -> str:
     """What went wrong with a process, with what to try."""
-    return f"{told_error(error)} (a process may have run out of memory: try fewer --processes{else_try})"
+    return f"{error_text(error)} (a process may have run out of memory: try fewer --processes{else_try})"

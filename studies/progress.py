@@ -17,7 +17,7 @@ LAST_PHASES = ("fit", "flow", "series")
 
 
 class Cell(Protocol):
-    """What is trained together and told in one line."""
+    """What is trained together and reported in one line."""
 
     @property
     def title(self) -> str: ...
@@ -26,7 +26,7 @@ class Cell(Protocol):
     def n_fits(self) -> int: ...
 
 
-def told_error(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Kind and text of an error, for the terminal."""
     return f"{type(error).__name__}: {error}"
 

@@ -15,6 +15,8 @@ from typing import Any
 
 import jax
 
+from .paths import ROOT
+
 PACKAGES = ("wishflow", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "scikit-learn")
 
 
@@ -44,11 +46,15 @@ def sources(results: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def command() -> str:
-    """What was typed, as far as this process knows: one that another started is told by it.
+    """What was typed, as far as this process knows: one that another started gets it from there.
 
-    Folders of one machine say nothing to others: of whole paths the name is told.
+    Folders of one machine say nothing to others: paths below the repository start there, of others the name is given.
     """
-    return " ".join([*_program(), *(re.sub(r"(^|=)/\S*/(?=[^/])", r"\1", word) for word in sys.argv[1:])])
+    return " ".join([*_program(), *map(_without_folders, sys.argv[1:])])
+
+
+def _without_folders(word: str) -> str:
+    return re.sub(r"(^|=)/\S*/(?=[^/])", r"\1", word.replace(f"{ROOT}/", ""))
 
 
 def _program() -> list[str]:
@@ -68,7 +74,7 @@ def _commit() -> str:
         return given
     try:
         _git("ls-files", "--error-unmatch", Path(__file__).name)
-        changes = _git("status", "--porcelain", "--untracked-files=no", "--", ":(top)", ":(top,exclude)results")
+        changes = _git("status", "--porcelain", "--untracked-files=no", "--", ":(top)", ":(top,exclude)studies/results")
         return _git("rev-parse", "HEAD") + ("-dirty" if changes else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"

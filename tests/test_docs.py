@@ -22,7 +22,11 @@ from wishflow.specs import registry
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *(p for f in ("docs", "studies") for p in sorted((ROOT / f).glob("*.md"))),
+]
 
 
 def code_of(page: Path) -> str:
@@ -153,7 +157,7 @@ def test_the_page_on_time_series_runs():
     assert crps[0] < crps[-1]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files_of_the_repository(page):
     broken = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()]
     assert not broken

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..command import suite_errors
+from ..paths import RESULTS
 from . import reproduce as reproduction
 
 
@@ -34,7 +35,9 @@ def main(
     validation: Annotated[
         bool, typer.Option("--validation", help="Score October to December 2015 and read nothing of 2016.")
     ] = False,
-    output: Annotated[Path, typer.Option(help="Folder of results; made if missing.")] = Path("results/beijing"),
+    output: Annotated[
+        Path, typer.Option(help="Folder of results; made if missing.", show_default="studies/results/beijing")
+    ] = RESULTS / "beijing",
     report_only: Annotated[bool, typer.Option("--report-only", help="Train nothing; tables and page anew.")] = False,
 ) -> None:
     """Air quality in Beijing: the paper's two figures, and rolling forecasts over 2016 beside VARs.

@@ -20,26 +20,26 @@ def kept_fit(
     trained, and kept there if there is a path.
     """
     settings = plain(settings)
-    told = None if path is None else read_json(_told_at(path))
-    if path is not None and path.exists() and told is not None and told["settings"] == settings:
-        return wf.load(path), told["seconds"]
+    kept = None if path is None else read_json(_settings_path(path))
+    if path is not None and path.exists() and kept is not None and kept["settings"] == settings:
+        return wf.load(path), kept["seconds"]
     started = time.perf_counter()
     forecaster = fit()
     seconds = time.perf_counter() - started
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _told_at(path).unlink(missing_ok=True)
+        _settings_path(path).unlink(missing_ok=True)
         forecaster.save(path)
         # Last: the settings say that the model beside them is complete.
-        write_json_atomic(_told_at(path), {"settings": settings, "seconds": seconds})
+        write_json_atomic(_settings_path(path), {"settings": settings, "seconds": seconds})
     return forecaster, seconds
 
 
 def forget(path: Path) -> None:
     """Remove a fit that was kept; first what says that it is there."""
-    for part in (_told_at(path), path):
+    for part in (_settings_path(path), path):
         part.unlink(missing_ok=True)
 
 
-def _told_at(path: Path) -> Path:
+def _settings_path(path: Path) -> Path:
     return path.with_suffix(".json")

@@ -163,7 +163,7 @@ def forget_members(folder: Path, job: Job) -> None:
 
 
 def fit(job: Job, parts: Parts, callbacks: Any = None, folder: Path | None = None) -> tuple[Any, float]:
-    """The fitted model, at the end of the training part, and the seconds of its fits. Rivals know no missing values:
+    """The fitted model, at the end of the training part, and the seconds of its fits. Baselines know no missing values:
     they get all entries.
     """
     if not job.is_ours:

@@ -10,8 +10,8 @@ from wishflow.callbacks import clock
 from wishflow.errors import OptionError
 from wishflow.files.json import write_json_atomic
 
-from ..processes import pool, side_by_side, told_loss
-from ..progress import SuiteProgress, told_error
+from ..processes import lost_process_text, pool, side_by_side
+from ..progress import SuiteProgress, error_text
 from ..provenance import command
 from ..selection import chosen
 from .jobs import Job, fit_member, forget_members, run
@@ -119,9 +119,9 @@ def _outcome(
             source = result["provenance"] if typed is None else {**result["provenance"], "command": typed}
             write_json_atomic(job_path(output, job, result["cell"]), {**result, "provenance": source})
     except Exception as error:  # the other models can still be done: hours may hang on them
-        return Outcome(True, told_error(error))
+        return Outcome(True, error_text(error))
     forget_members(output / FITS, job)
-    return Outcome(False, told(result))
+    return Outcome(False, result_text(result))
 
 
 def _one_by_one(
@@ -139,7 +139,7 @@ def _side_by_side(
     members = [(job, i) for job in pending if job.is_ours for i in range(job.n_members)]
     for (job, i), error in side_by_side(pool, n_processes, members, _fit_alone, lambda task: (output, *task)):
         # Who scores the job tries again, and tells what goes wrong then.
-        text = told_loss(error) if isinstance(error, BaseException) else error
+        text = lost_process_text(error) if isinstance(error, BaseException) else error
         progress.say(f"{job.title}, fit {i + 1} of {job.n_members}" + (f" failed: {text}" if text else ""))
     longest_first, typed = sorted(pending, key=lambda job: job.n_fits, reverse=True), command()
     outcomes = side_by_side(
@@ -147,7 +147,7 @@ def _side_by_side(
     )
     for job, outcome in outcomes:
         progress.begin(job)
-        yield Outcome(True, told_loss(outcome)) if isinstance(outcome, BaseException) else outcome
+        yield Outcome(True, lost_process_text(outcome)) if isinstance(outcome, BaseException) else outcome
 
 
 def _fit_alone(output: Path, job: Job, i: int) -> str | None:
@@ -155,7 +155,7 @@ def _fit_alone(output: Path, job: Job, i: int) -> str | None:
     try:
         fit_member(job, load_parts(job.is_validation), i, None, output / FITS)
     except Exception as error:
-        return told_error(error)
+        return error_text(error)
     return None
 
 
@@ -164,7 +164,7 @@ def _run_alone(output: Path, job: Job, cells: list[str], typed: str) -> Outcome:
     return _outcome(output, job, cells, load_parts(job.is_validation), typed=typed)
 
 
-def told(result: dict[str, Any]) -> str:
+def result_text(result: dict[str, Any]) -> str:
     """What came out last, for the terminal."""
     seconds = f"{clock(result['fit_seconds'])} to train, {clock(result['total_seconds'])} in all"
     if result["cell"] != "scores":

@@ -1,11 +1,12 @@
 """What is averaged over draws of J matters: a VAR(1) with correlated noise, its covariance recovered in several ways.
 
-python -m studies.benchmarks.averages            # writes results/averages.json
+python -m studies.benchmarks.averages            # writes studies/results/averages.json
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from scipy.stats import multivariate_normal
 import wishflow as wf
 from wishflow.files.json import write_json_atomic
 
+from ..paths import RESULTS
 from ..provenance import provenance
 
 N_ROWS, DECAY = 2000, 0.9
@@ -46,10 +48,14 @@ def measure(train: pd.DataFrame, test: pd.DataFrame, dof: int | None = None, **o
     return {"relative_error_of_covariance": float(np.median(error)), "log_density": float(model.log_prob(test).mean())}
 
 
-def main() -> None:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=Path("results/averages.json"))
-    options = parser.parse_args()
+    parser.add_argument("--output", type=Path, default=RESULTS / "averages.json")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    options = parse()
     train, test = simulated(0), simulated(1)
     steps = test.to_numpy()[1:] - DECAY * test.to_numpy()[:-1]
     true_density = float(multivariate_normal(np.zeros(2), MIXING @ MIXING.T).logpdf(steps).mean())

@@ -1,7 +1,7 @@
 """The Beijing forecasters on January and February 2017, which nothing was chosen on and which come after all looks.
 
     python -m studies.beijing --models ensemble --processes 16 --output RUN  # stopped before it scores: RUN/fits
-    python -m studies.benchmarks.beijing_after RUN/fits  # writes results/beijing_after.json
+    python -m studies.benchmarks.beijing_after RUN/fits  # writes studies/results/beijing_after.json
 
 The fits are those of the comparison, to 2014 and 2015; 2016 is what they are conditioned on, row by row.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -22,9 +23,10 @@ from wishflow.files.json import write_json_atomic
 from ..beijing.jobs import Job, fit
 from ..beijing.models import MODELS, Ensemble, Standardised
 from ..beijing.protocol import Parts, load_parts, roll
+from ..paths import RESULTS
 from ..provenance import provenance
 
-RIVALS = ("walk", "var3", "var24")
+BASELINES = ("walk", "var3", "var24")
 N_DRAWS = 1000
 
 
@@ -39,25 +41,29 @@ def parts_after(parts: Parts) -> Parts:
 def ensemble_of(folder: Path, parts: Parts) -> tuple[Ensemble, list[str]]:
     """The fits of a folder, and the commits that made them."""
     paths, n_members = sorted(folder.glob("ensemble-[0-9]*.wf")), MODELS["ensemble"].n_members
-    told = [json.loads(path.with_suffix(".json").read_text())["settings"] for path in paths]
-    if len(paths) != n_members or any(settings["n_rows"] != len(parts.train) for settings in told):
+    settings = [json.loads(path.with_suffix(".json").read_text())["settings"] for path in paths]
+    if len(paths) != n_members or any(one["n_rows"] != len(parts.train) for one in settings):
         raise SystemExit(
-            f"{folder} holds {len(paths)} fits to {sorted({settings['n_rows'] for settings in told})} rows; expected "
+            f"{folder} holds {len(paths)} fits to {sorted({one['n_rows'] for one in settings})} rows; expected "
             f"the {n_members} of the ensemble, to {len(parts.train)} rows: fit them with python -m studies.beijing."
         )
     members = [Standardised(wf.load(path), parts.mean, parts.sd) for path in paths]
-    return Ensemble(members), sorted({settings["commit"] for settings in told})
+    return Ensemble(members), sorted({one["commit"] for one in settings})
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("fits", type=Path)
+    parser.add_argument("--output", type=Path, default=RESULTS / "beijing_after.json")
+    return parser.parse_args(arguments)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("fits", type=Path)
-    parser.add_argument("--output", type=Path, default=Path("results/beijing_after.json"))
-    options = parser.parse_args()
+    options = parse()
     parts = load_parts()
     after = parts_after(parts)
     ensemble, commits = ensemble_of(options.fits, parts)
-    forecasters = {name: fit(Job(name), parts)[0] for name in RIVALS} | {"ensemble": ensemble}
+    forecasters = {name: fit(Job(name), parts)[0] for name in BASELINES} | {"ensemble": ensemble}
     result: dict[str, object] = {"n_windows": after.n_windows, "n_draws": N_DRAWS}
     result |= {"fitted_by": commits, "n_members": len(ensemble.members)}
     for name, forecaster in forecasters.items():

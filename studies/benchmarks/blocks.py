@@ -1,6 +1,6 @@
 """How wide the blocks should be in which triangular factors are multiplied (`inducing.posteriors.block_width`).
 
-    python -m studies.benchmarks.blocks            # writes results/blocks.json
+    python -m studies.benchmarks.blocks            # writes studies/results/blocks.json
 
 One process holds a compiled step for each width; they take turns.
 """
@@ -10,12 +10,14 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from unittest import mock
 
 from wishflow.files.json import write_json_atomic
 from wishflow.inducing import posteriors
 
+from ..paths import RESULTS
 from ..provenance import provenance
 from .speed import ours
 from .speed.worker import Prepared
@@ -40,11 +42,15 @@ def milliseconds(step: Prepared, n: int) -> float:
     return 1e3 * (time.perf_counter() - started) / n
 
 
-def main() -> None:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--works", nargs="+", default=WORKS)
-    parser.add_argument("--output", type=Path, default=Path("results/blocks.json"))
-    options = parser.parse_args()
+    parser.add_argument("--output", type=Path, default=RESULTS / "blocks.json")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    options = parse()
     medians = {}
     for work in options.works:
         steps = {width: prepared(work, width) for width in WIDTHS}

@@ -1,6 +1,6 @@
 """How often central intervals cover what comes, horizon by horizon, on data simulated from a model of ours.
 
-    python -m studies.benchmarks.coverage            # writes results/coverage.json
+    python -m studies.benchmarks.coverage            # writes studies/results/coverage.json
 
 Three series with correlated noise that depends on the state. A new model of the same form is fitted to the first part;
 the second part is forecast 1 to 12 steps ahead, from one origin after the other. Standard errors are those of means
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from wishflow.series.specs import DynamicsSpec
 from wishflow.wishart import Field
 from wishflow.wishart.specs import Wishart
 
+from ..paths import RESULTS
 from ..provenance import provenance
 
 DIM, N_TRAIN, N_TEST = 3, 4000, 8000
@@ -111,11 +113,15 @@ def measure(seed: int, way: str) -> dict[str, Any]:
     return {"levels": levels, "n_origins": N_TEST // HORIZON, "fit_seconds": seconds}
 
 
-def main() -> None:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=Path("results/coverage.json"))
+    parser.add_argument("--output", type=Path, default=RESULTS / "coverage.json")
     parser.add_argument("--seeds", type=int, default=3, help="how many truths, each with a fit of its own")
-    options = parser.parse_args()
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    options = parse()
     made = provenance()  # now: what happens to the code while this runs does not matter
     found: dict[str, dict[str, dict]] = {way: {} for way in WAYS}
     for seed, way in itertools.product(range(options.seeds), WAYS):

@@ -2,8 +2,9 @@
 
     python -m studies.benchmarks.differences --data kin8nm --variants right mixed_kl
 
-Each variant is one file results/differences/DATA-VARIANT.json. Variants replace a part of the package for the whole
-process, so each runs in a process of its own (given several, the command starts them one after another).
+Each variant is one file DATA-VARIANT.json of the folder studies/results/differences. Variants replace a part of the
+package for the whole process, so each runs in a process of its own (given several, the command starts them one after
+another).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from wishflow.numerics.scaling import Scaler
 from wishflow.wishart import Field
 from wishflow.wishart.specs import Wishart
 
+from .. import paths
 from ..provenance import provenance
 from ..uci.reproduce import load
 from ..uci.suite import N_PATHS
@@ -57,6 +59,7 @@ def kl_counted_once(field: Field) -> dict[str, Any]:
     return {**parts, "kl_diffusion": parts["kl_diffusion"] / field.noise.dof}
 
 
+MODULE = f"{__package__}.differences"
 RIGHT_KL = Field.kl
 PENALTIES: dict[str, Callable] = {"mixed_kl": mixed_kl, "kl_once": kl_counted_once}
 # The paper's model has ν = ρ, and states that are the inputs; a spec says so whatever the rule. The form of q is that
@@ -115,19 +118,25 @@ def run(name: str, variant: str, n_splits: int, options: dict[str, Any]) -> dict
     return {"data": name, "variant": variant, **run_splits(make, data.X, data.y, rows, score=score)}
 
 
-def main() -> None:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="kin8nm")
     parser.add_argument("--variants", nargs="+", default=list(LABELS), choices=list(LABELS))
     parser.add_argument("--splits", type=int, default=20)
-    parser.add_argument("--max-iter", type=int, help="fewer iterations, to try the command")
-    parser.add_argument("--output", type=Path, default=Path("results/differences"))
-    options = parser.parse_args()
+    parser.add_argument("--max-iter", type=int, help="fewer iterations, to try the command; written to .bench/trials")
+    parser.add_argument("--output", type=Path, help="a folder; studies/results/differences if not given")
+    options = parser.parse_args(arguments)
+    options.output = options.output or paths.output("differences", is_trial=options.max_iter is not None)
+    return options
+
+
+def main() -> None:
+    options = parse()
     if len(options.variants) > 1:
         others = [f"--data={options.data}", f"--splits={options.splits}", f"--output={options.output}"]
         others += [] if options.max_iter is None else [f"--max-iter={options.max_iter}"]
         for variant in options.variants:
-            command = [sys.executable, "-m", "benchmarks.differences", "--variants", variant, *others]
+            command = [sys.executable, "-m", MODULE, "--variants", variant, *others]
             subprocess.run(command, check=True)
         return
     (variant,) = options.variants

@@ -1,6 +1,6 @@
 """First use: the import, and tracing and compiling of `FlowRegressor().fit` on 500 rows, cold and from a cache.
 
-    python -m studies.benchmarks.first_use            # writes results/first_use.json
+    python -m studies.benchmarks.first_use            # writes studies/results/first_use.json
 
 The package imports its parts when they are asked for, so the time until there is a regressor stands beside the import.
 Every number is of a process of its own. The programs do not depend on the number of iterations, so few are made.
@@ -13,11 +13,13 @@ import json
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from ..paths import RESULTS
 from .alone import measured_alone
 
-MODULE = "benchmarks.first_use"
+MODULE = f"{__package__}.first_use"
 LIMITS = {"import": 1.5, "cold": 5.0, "whole": 1.0}
 MEASURED = ("import", "regressor", "cold", "warm", "whole")
 REPEATS = 3
@@ -80,11 +82,15 @@ ALONE = {
 }
 
 
-def main() -> None:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--one", choices=ALONE, help=argparse.SUPPRESS)
-    parser.add_argument("--output", type=Path, default=Path("results/first_use.json"))
-    options = parser.parse_args()
+    parser.add_argument("--output", type=Path, default=RESULTS / "first_use.json")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    options = parse()
     if options.one:
         print(ALONE[options.one]())
         return

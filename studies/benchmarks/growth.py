@@ -1,7 +1,7 @@
 """How the time and the memory of a training step grow with its sizes, on the CPU.
 
-    python -m studies.benchmarks.growth results/growth.json  # measures, and writes the file
-    python -m studies.benchmarks.growth results/growth.json --figure docs/figures/growth.svg  # draws what the file says
+    python -m studies.benchmarks.growth            # writes studies/results/growth.json
+    python -m studies.benchmarks.growth --figure   # draws docs/figures/growth.svg from that file, measures nothing
 
 From one base, one size at a time takes several values; the compiled steps of these values take turns. An exponent is
 the slope of log time (or log bytes) over log size: over all values, and over the upper ones, where smaller terms have
@@ -33,6 +33,7 @@ from wishflow.training.chunk import CHUNK, Rates, start_state, train_chunk
 from wishflow.training.loop import STEPS_PER_CHUNK
 from wishflow.wishart import solver
 
+from .. import paths
 from ..provenance import provenance
 from . import growth_figure
 from .speed import ours
@@ -43,6 +44,7 @@ SIZES = {"dim": 16, "rows": 512, "n_inducing": 128, "n_steps": 4, "n_samples": 1
 N_DATA = 2**13
 ROUNDS, TURN_S = 5, 0.15
 QUICK_ROUNDS, QUICK_TURN_S = 2, 0.02
+FIGURE = paths.ROOT / "docs" / "figures" / "growth.svg"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,12 +237,18 @@ def measure_all(is_quick: bool) -> dict[str, dict[str, Any]]:
     return found
 
 
-def main() -> None:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("output", type=Path, help="the result file")
-    parser.add_argument("--quick", action="store_true", help="two values of each size, to see that it works")
-    parser.add_argument("--figure", type=Path, help="draw the result file there and measure nothing")
-    options = parser.parse_args()
+    parser.add_argument("--output", type=Path, help="the result file; studies/results/growth.json if not given")
+    parser.add_argument("--quick", action="store_true", help="two values of each size, written to .bench/trials")
+    parser.add_argument("--figure", type=Path, nargs="?", const=FIGURE, help="draw the result file, measure nothing")
+    options = parser.parse_args(arguments)
+    options.output = options.output or paths.output("growth.json", options.quick)
+    return options
+
+
+def main() -> None:
+    options = parse()
     if options.figure is not None:
         growth_figure.save(json.loads(options.output.read_text(encoding="utf-8")), options.figure)
         return

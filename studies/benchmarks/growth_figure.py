@@ -1,4 +1,4 @@
-"""The picture of `benchmarks.growth`, from its result file alone."""
+"""The figure of `studies.benchmarks.growth`, from its result file alone."""
 
 from __future__ import annotations
 

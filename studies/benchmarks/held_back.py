@@ -1,6 +1,6 @@
 """What rows held back from training cost and gain: `FlowRegressor()` beside `validation_fraction=0`, paired by split.
 
-    python -m studies.benchmarks.held_back boston,concrete            # adds to results/held_back.jsonl
+    python -m studies.benchmarks.held_back boston,concrete            # adds to studies/results/held_back.jsonl
 
 Scores are of validation parts of UCI sets: no row of a test part is read. Splits that are there are skipped, so a run
 can be stopped and continued. One line for each fit.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy as np
 import wishflow as wf
 from wishflow.datasets import load_uci
 
+from ..paths import RESULTS
 from ..provenance import provenance
 from ..uci.training import split_rows
 
@@ -51,12 +53,16 @@ def differences(rows: list[dict[str, Any]], data: str, score: str) -> np.ndarray
     return np.array([found[s, "default"] - found[s, "all rows"] for s in splits])
 
 
-def main() -> None:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", help="names of UCI sets, with commas")
-    parser.add_argument("--output", type=Path, default=Path("results/held_back.jsonl"))
+    parser.add_argument("--output", type=Path, default=RESULTS / "held_back.jsonl")
     parser.add_argument("--splits", type=int, default=20)
-    options = parser.parse_args()
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    options = parse()
     lines = options.output.read_text().splitlines() if options.output.exists() else []
     rows = [json.loads(line) for line in lines]
     done = {(row["data"], row["split"], row["kind"]) for row in rows}

@@ -1,6 +1,6 @@
 """A noisy view of a small state: the latent model by both objectives beside the auto-regressive one and the truth.
 
-    python -m studies.benchmarks.latent         # results/latent.json
+    python -m studies.benchmarks.latent         # writes studies/results/latent.json
 
 Six columns y = C x + noise of a state that turns and decays, 1200 rows to train on, 800 to score. The truth is linear
 and Gaussian, so the Kalman filter gives the best score there is.
@@ -8,8 +8,10 @@ and Gaussian, so the Kalman filter gives the best score there is.
 
 from __future__ import annotations
 
+import argparse
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,7 @@ import pandas as pd
 import wishflow as wf
 from wishflow.files.json import write_json_atomic
 
+from ..paths import RESULTS
 from ..provenance import provenance
 
 N_TRAIN, N_TEST = 1200, 800
@@ -56,7 +59,14 @@ def kalman_log_density(y: np.ndarray, C: np.ndarray) -> np.ndarray:
     return np.array(scores)
 
 
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=RESULTS / "latent.json")
+    return parser.parse_args(arguments)
+
+
 def main() -> None:
+    options = parse()
     y, C = simulated(0)
     train, test = y.iloc[:N_TRAIN], y.iloc[N_TRAIN:]
     result: dict = {"truth": {"log_density": float(kalman_log_density(y.to_numpy(), C)[N_TRAIN:].mean())}}
@@ -73,7 +83,7 @@ def main() -> None:
         }
         print(name, json.dumps(result[name]), flush=True)
     print("truth", result["truth"])
-    write_json_atomic(Path("results/latent.json"), {"models": result, "provenance": provenance()})
+    write_json_atomic(options.output, {"models": result, "provenance": provenance()})
 
 
 if __name__ == "__main__":

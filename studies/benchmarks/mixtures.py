@@ -1,7 +1,7 @@
 """Which forecasters of the Beijing comparison to put together, on October to December 2015 or, with --year, on 2015.
 
     python -m studies.benchmarks.mixtures fit JOBS.json DRAWS  # DRAWS: a folder; jobs that lie there are skipped
-    python -m studies.benchmarks.mixtures score JOBS.json DRAWS OUT.json
+    python -m studies.benchmarks.mixtures score JOBS.json DRAWS
 
 JOBS.json maps names to the options in which a job differs from `wishart_state` (as in `benchmarks.tune_beijing`). The
 energy score of an equal mixture of K models with n draws each needs the mean distances within and between them alone:
@@ -9,7 +9,8 @@ energy score of an equal mixture of K models with n draws each needs the mean di
     ES = 1/K Σ_k E‖X_k − y‖ − 1/(2K²) Σ_kl E‖X_k − X_l‖,
 
 so all mixtures are scored from one table of pairs. Jobs whose names differ after a dot alone (rbf.0, rbf.1) are one
-kind, and are mixed together or not at all. Several processes may share the fits: --part 0/4, --part 1/4, …
+kind, and are mixed together or not at all. Of the jobs mixtures-11.json scores are written to
+studies/results/tuning/mixtures-11.json. Several processes may share the fits: --part 0/4, --part 1/4, …
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import jax
@@ -28,6 +29,7 @@ from wishflow.files.json import write_json_atomic
 
 from ..beijing.jobs import fit
 from ..beijing.protocol import BANDS, HORIZON, Parts, load_parts, load_validation_year
+from ..paths import tuning_output
 from ..provenance import provenance
 from .shares import share_of
 from .tune_beijing import made
@@ -148,20 +150,24 @@ def score_all(jobs: dict[str, dict], parts: Parts, folder: Path, output: Path) -
     )
 
 
-def main() -> None:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("do", choices=("fit", "score"))
     parser.add_argument("jobs", type=Path)
     parser.add_argument("draws", type=Path)
-    parser.add_argument("output", type=Path, nargs="?")
+    parser.add_argument("--output", type=Path, help="studies/results/tuning/JOBS.json if not given")
     parser.add_argument("--part", default="0/1", help="which share of the jobs, as 0/4")
     parser.add_argument("--year", action="store_true", help="fit on all before 2015, score 2015")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    options.output = options.output or tuning_output(options.jobs, ".json")
+    return options
+
+
+def main() -> None:
+    options = parse()
     jobs = json.loads(options.jobs.read_text())
     if options.do == "fit":
         fit_all(jobs, parts_of(options.year), options.draws, options.part)
-    elif options.output is None:
-        parser.error("score needs the file to write: score JOBS.json DRAWS OUT.json")
     else:
         score_all(jobs, parts_of(options.year), options.draws, options.output)
 

@@ -1,6 +1,6 @@
 """How many lags the regression that training starts from can bear, with and without the prior of old lags.
 
-    python -m studies.benchmarks.old_lags            # writes results/old_lags.json
+    python -m studies.benchmarks.old_lags            # writes studies/results/old_lags.json
 
 The Beijing series as the models of the comparison see them (logarithms, harmonics), October to December 2015: the
 linear drift alone, without noise, is simulated 48 hours ahead from one origin after the other. The number is the root
@@ -10,6 +10,7 @@ of the mean squared error over origins, hours of a band and series, in standard 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from wishflow.series.windows import Series, cut, to_ticks
 
 from ..beijing.models import TRANSFORMS, transform_by_kind
 from ..beijing.protocol import BANDS, HORIZON, Parts, load_parts
+from ..paths import RESULTS
 from ..provenance import provenance
 
 LAGS = (3, 6, 12, 24)
@@ -58,10 +60,14 @@ def errors(series: Series, n_train: int, n_windows: int, lags: int, has_prior: b
     return [float(np.sqrt(np.mean(squares[hours]))) for hours in BANDS.values()]
 
 
-def main() -> None:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=Path("results/old_lags.json"))
-    options = parser.parse_args()
+    parser.add_argument("--output", type=Path, default=RESULTS / "old_lags.json")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    options = parse()
     made, parts = provenance(), load_parts(is_validation=True)
     series, found = as_seen(parts), {}
     for lags in LAGS:

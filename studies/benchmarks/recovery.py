@@ -1,6 +1,6 @@
 """How well Σ(x) of known SDEs is recovered: 20 000 transitions from 1000 short paths, Δ = .02 relaxation times.
 
-    python -m studies.benchmarks.recovery            # writes results/recovery.json
+    python -m studies.benchmarks.recovery            # writes studies/results/recovery.json
 
 The number is the median over visited states of ‖Σ̄ − Σ‖/‖Σ‖ (Frobenius).
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import pandas as pd
 import wishflow as wf
 from wishflow.files.json import write_json_atomic
 
+from ..paths import RESULTS
 from ..provenance import provenance
 
 TRUTHS = {
@@ -48,10 +50,14 @@ def measure(truth, options: dict) -> dict[str, float]:
     return {"median_error": float(np.median(error)), "bound_per_transition": bound, "seconds": seconds}
 
 
-def main() -> None:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=Path("results/recovery.json"))
-    options = parser.parse_args()
+    parser.add_argument("--output", type=Path, default=RESULTS / "recovery.json")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    options = parse()
     found: dict[str, dict] = {}
     for name, make in TRUTHS.items():
         found[name] = {way: measure(make(), settings) for way, settings in WAYS.items()}

@@ -1,6 +1,6 @@
 """Defaults on simulated problems: `FlowRegressor()` beside `SparseGPRegressor()`.
 
-    python -m studies.benchmarks.simulated            # writes results/simulated.json
+    python -m studies.benchmarks.simulated            # writes studies/results/simulated.json
 
 Each problem (`benchmarks.problems`) is drawn ten times, with 1000 rows to score. Estimators have no option but
 `random_state`. Finished problems are kept: a run can be stopped and continued.
@@ -20,6 +20,7 @@ import numpy as np
 import wishflow as wf
 from wishflow.files.json import write_json_atomic
 
+from ..paths import RESULTS
 from ..provenance import provenance
 from .problems import PROBLEMS
 
@@ -62,12 +63,16 @@ def verdict(result: dict[str, Any]) -> dict[str, float | bool]:
     return {"gain": gain, "coverage": coverage, "flows": float(np.sum(flow["is_flow"])), "is_reached": is_reached}
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=Path("results/simulated.json"))
+    parser.add_argument("--output", type=Path, default=RESULTS / "simulated.json")
     parser.add_argument("--seeds", type=int, default=N_SEEDS)
     parser.add_argument("--problems", default=",".join(PROBLEMS), help="names of problems, with commas")
-    options = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
     results = json.loads(options.output.read_text()) if options.output.exists() else {}
     for name in options.problems.split(","):
         if name not in results:

@@ -1,10 +1,10 @@
 """The search for settings of the Beijing comparison, on October to December 2015 alone: one setting after another.
 
-    python -m studies.benchmarks.tune_beijing JOBS.json OUT.jsonl --minutes 9
+    python -m studies.benchmarks.tune_beijing studies/results/tuning/jobs/beijing-18.json --minutes 9
 
-JOBS.json is a list of {"model", "set": {option: value}, "members", "draws"}, specs as their JSON; the options
-`pollutants`, `rain`, … (GROUPS) stand for transforms of all such columns. Each finished job is one line of OUT.jsonl;
-jobs that are there already are skipped.
+The file is a list of {"model", "set": {option: value}, "members", "draws"}, specs as their JSON; the options
+`pollutants`, `rain`, … (GROUPS) stand for transforms of all such columns. Each finished job is one line of the result
+file, studies/results/tuning/beijing-18.jsonl; jobs that are there already are skipped.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import json
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from wishflow import specs
 from ..beijing.jobs import Job, run
 from ..beijing.models import MODELS, POLLUTANTS, transform_by_kind
 from ..beijing.protocol import Parts, load_parts
+from ..paths import tuning_output
 
 # A later one wins over an earlier one.
 GROUPS = {"pollutants": POLLUTANTS, "rain": ("RAIN",), "ozone": ("O3",), "nitrogen": ("NO2",), "carbon": ("CO",)}
@@ -41,12 +43,18 @@ def made(job: dict[str, Any], parts: Parts) -> Job:
     )
 
 
-def main() -> None:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("jobs", type=Path)
-    parser.add_argument("output", type=Path)
+    parser.add_argument("--output", type=Path, help="studies/results/tuning/JOBS.jsonl if not given")
     parser.add_argument("--minutes", type=float, default=60.0)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    options.output = options.output or tuning_output(options.jobs, ".jsonl")
+    return options
+
+
+def main() -> None:
+    options = parse()
     started, parts = time.perf_counter(), load_parts(is_validation=True)
     lines = options.output.read_text().splitlines() if options.output.exists() else []
     done = [json.loads(text)["job"] for text in lines]

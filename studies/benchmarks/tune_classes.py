@@ -3,7 +3,7 @@
     python -m studies.benchmarks.tune_classes --data breast_cancer iris wine --splits 5
 
 The rows that the tests score (`train_test_split` with seed 0) are set aside; the others are split again, with seeds
-1, 2, …, into rows to train on and rows to score. Writes results/tuning/classes.json.
+1, 2, …, into rows to train on and rows to score. Writes studies/results/tuning/classes.json.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import wishflow as wf
 from wishflow.files.json import read_json, write_json_atomic
 from wishflow.regression import presets
 
+from ..paths import RESULTS
 from ..provenance import provenance
 
 DATA = {name: getattr(datasets, f"load_{name}") for name in ("breast_cancer", "iris", "wine", "digits")}
@@ -48,12 +50,16 @@ def measure(name: str, rule: str, seed: int) -> dict[str, float]:
     return {"log_loss": float(log_loss(y_scored, model.predict_proba(X_scored))), "seconds": seconds}
 
 
-def main() -> None:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", default=["breast_cancer", "iris", "wine"], choices=list(DATA))
     parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--output", type=Path, default=Path("results/tuning/classes.json"))
-    options = parser.parse_args()
+    parser.add_argument("--output", type=Path, default=RESULTS / "tuning" / "classes.json")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    options = parse()
     found: dict[str, Any] = read_json(options.output) or {"runs": {}}
     for name in options.data:
         measure(name, next(iter(RULES)), 0)  # what the rules share is compiled before the first measurement

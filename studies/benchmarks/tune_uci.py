@@ -1,11 +1,12 @@
 """The search for the `fast` rule, on validation parts alone: a list of settings for each data set, scored one after
 another.
 
-    python -m studies.benchmarks.tune_uci JOBS.json OUT.jsonl --minutes 9
+    python -m studies.benchmarks.tune_uci studies/results/tuning/jobs/uci-59.json --minutes 9
 
-JOBS.json is a list of {"data", "model", "splits", "set": {field: value}, "options": {name: value}}: `set` changes
-fields of the rule, `options` go to the estimator (specs as their JSON). Each finished job is one line of OUT.jsonl.
-Several processes may share the jobs: --part 0/4, --part 1/4, …
+The file is a list of {"data", "model", "splits", "set": {field: value}, "options": {name: value}}: `set` changes fields
+of the rule, `options` go to the estimator (specs as their JSON). Each finished job is one line of the result file,
+studies/results/tuning/uci-59.jsonl; jobs that are there already are skipped. Several processes may share the jobs:
+--part 0/4, --part 1/4, …
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from wishflow import specs
 from wishflow.datasets import load_uci
 from wishflow.regression import presets
 
+from ..paths import tuning_output
 from ..provenance import provenance
 from ..uci.suite import MODELS as SUITE_MODELS
 from ..uci.suite import N_PATHS
@@ -81,15 +83,25 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
     return {"n_train": len(rows[0][0]), **run_splits(make, data.X, data.y, rows, score=brief_scores)}
 
 
-def main() -> None:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("jobs", type=Path)
-    parser.add_argument("output", type=Path)
+    parser.add_argument("--output", type=Path, help="studies/results/tuning/JOBS.jsonl if not given")
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--part", default="0/1", help="which share of the jobs, as 0/4")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    options.output = options.output or tuning_output(options.jobs, ".jsonl")
+    return options
+
+
+def main() -> None:
+    options = parse()
     started = time.perf_counter()
+    lines = options.output.read_text().splitlines() if options.output.exists() else []
+    done = [json.loads(text)["job"] for text in lines]
     for job in share_of(json.loads(options.jobs.read_text()), options.part):
+        if job in done:
+            continue
         if time.perf_counter() - started > 60 * options.minutes:
             print("out of time before", job, flush=True)
             break

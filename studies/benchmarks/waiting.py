@@ -1,6 +1,6 @@
 """How long a person waits: default estimators on concrete (927 × 8), compilation included, then 200 rows of prediction.
 
-    python -m studies.benchmarks.waiting            # writes results/waiting.json
+    python -m studies.benchmarks.waiting            # writes studies/results/waiting.json
 
 Each measurement runs in a process of its own with no compilation cache, so that it is the first use after an import.
 """
@@ -10,13 +10,16 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from wishflow.files.json import write_json_atomic
 
+from ..paths import RESULTS
 from ..provenance import provenance
 from .alone import measured_alone
 
+MODULE = f"{__package__}.waiting"
 LIMITS = {"SparseGPRegressor": {"fit": 10.0, "predict": 3.0}, "FlowRegressor": {"fit": 90.0, "predict": 3.0}}
 
 
@@ -40,19 +43,23 @@ def measure(name: str) -> dict[str, float]:
     return {"fit": fitted - started, "predict": sorted(seconds)[1], "n_iter": model.n_iter_}
 
 
-def main() -> None:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--output", type=Path, default=Path("results/waiting.json"))
-    options = parser.parse_args()
+    parser.add_argument("--output", type=Path, default=RESULTS / "waiting.json")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    options = parse()
     if options.one:
         print(json.dumps(measure(options.one)))
         return
     runs: dict[str, list] = {name: [] for name in LIMITS}
     for _ in range(options.repeats):
         for name in LIMITS:
-            runs[name].append(measured_alone("benchmarks.waiting", name))
+            runs[name].append(measured_alone(MODULE, name))
             print(name, runs[name][-1], flush=True)
     result = {"limits": LIMITS, "runs": runs, "provenance": provenance()}
     result["median"] = {n: {k: sorted(r[k] for r in rs)[len(rs) // 2] for k in rs[0]} for n, rs in runs.items()}

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..command import suite_errors
+from ..paths import RESULTS
 from . import reproduce as reproduction
 
 
@@ -27,7 +28,9 @@ def main(
         int | None, typer.Option(min=1, help="Splits trained at once; all if none. Fewer need less memory.")
     ] = None,
     processes: Annotated[int, typer.Option(min=1, help="Cells trained side by side, each in its own process.")] = 1,
-    output: Annotated[Path, typer.Option(help="Folder of results; made if missing.")] = Path("results/reproduction"),
+    output: Annotated[
+        Path, typer.Option(help="Folder of results; made if missing.", show_default="studies/results/reproduction")
+    ] = RESULTS / "reproduction",
     report_only: Annotated[bool, typer.Option("--report-only", help="Train nothing; tables and page anew.")] = False,
 ) -> None:
     """The UCI regression tables: train and score, skip what is done, write tables, figures and a page.

@@ -14,8 +14,8 @@ from wishflow.files.json import plain, write_json_atomic
 from wishflow.numerics.platform import on_accelerator
 from wishflow.regression.presets import PRESETS
 
-from ..processes import pool, side_by_side, told_loss
-from ..progress import SuiteProgress, told_error
+from ..processes import lost_process_text, pool, side_by_side
+from ..progress import SuiteProgress, error_text
 from ..provenance import command, provenance
 from ..selection import chosen
 from .pages import write_outputs
@@ -77,7 +77,7 @@ def run_cells(output: Path, asked: list[Cell], group: int | None = None, n_proce
             path = cell_path(output, cell)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_json_atomic(path, result)
-            progress.finish(told(result))
+            progress.finish(result_text(result))
     finally:
         progress.close()
     return n_failed
@@ -96,7 +96,7 @@ def _result_or_error(cell: Cell, data: Dataset, group: int | None, callbacks: ob
     try:
         return run_cell(cell, data, group, callbacks)
     except Exception as error:  # as text: not every error can be sent from one process to another
-        return told_error(error)
+        return error_text(error)
 
 
 def _side_by_side(
@@ -106,7 +106,7 @@ def _side_by_side(
     longest_first, typed = sorted(work, key=work.__getitem__, reverse=True), command()
     for cell, result in side_by_side(pool, n_processes, longest_first, _run_alone, lambda cell: (cell, group, typed)):
         progress.begin(cell)
-        yield cell, told_loss(result, ", or --group") if isinstance(result, BaseException) else result
+        yield cell, lost_process_text(result, ", or --group") if isinstance(result, BaseException) else result
 
 
 def _run_alone(cell: Cell, group: int | None, typed: str) -> dict[str, Any] | str:
@@ -117,7 +117,7 @@ def _run_alone(cell: Cell, group: int | None, typed: str) -> dict[str, Any] | st
     return {**result, "provenance": {**result["provenance"], "command": typed}}
 
 
-def told(result: dict[str, Any]) -> str:
+def result_text(result: dict[str, Any]) -> str:
     """What came out, for the terminal."""
     score, sd = (result[part]["log_density"] for part in ("mean", "sd"))
     return f"log density {score:.3f} ± {sd:.3f}, {clock(result['fit_seconds'])} to train"

@@ -1,6 +1,6 @@
 """Presets: how a model is trained, as a function of the number of rows and inputs alone (design, section 6).
 
-`fast` is one rule for all data sets, chosen on validation parts of the training data (results/tuning,
+`fast` is one rule for all data sets, chosen on validation parts of the training data (studies/tuning.md,
 docs/decisions.md); `paper` are the paper's own settings.
 """
 

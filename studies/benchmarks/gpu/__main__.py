@@ -1,12 +1,12 @@
 """How fast training is on an accelerator, beside what the machine can do at best.
 
-    python -m studies.benchmarks.gpu results/gpu.json                      # everything
-    python -m studies.benchmarks.gpu OUT.json --only ceilings,kin8nm-20    # some parts: a work, data-models, or a group
-    python -m studies.benchmarks.gpu OUT.json --trace kin8nm-20            # the kernels of a step, printed and written
-    python -m studies.benchmarks.gpu OUT.json --quick                      # tiny sizes: does everything run?
+    python -m studies.benchmarks.gpu                             # everything; writes studies/results/gpu.json
+    python -m studies.benchmarks.gpu --only ceilings,kin8nm-20   # some parts: a work, data-models, or a group
+    python -m studies.benchmarks.gpu --trace kin8nm-20           # the kernels of a step, printed; .bench/trials
+    python -m studies.benchmarks.gpu --quick                     # tiny sizes: does everything run? .bench/trials
 
-The file is written after each part. Groups: ceilings, works, many, kin8nm, boston. Times are of whatever device JAX
-takes; on the CPU many models are trained one after another.
+The file is written after each part; parts that are not measured again stay in it. Groups: ceilings, works, many,
+kin8nm, boston. Times are of whatever device JAX takes; on the CPU many models are trained one after another.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import jax
 from wishflow.files.json import read_json, write_json_atomic
 from wishflow.numerics.devices import computing
 
+from ... import paths
 from ...provenance import provenance
 from ..speed.works import WORKS
 from . import ceilings, many, steps, table, trace
@@ -141,11 +142,14 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "python -m studies.benchmarks.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("output", type=Path, help="the result file, JSON")
+    parser.add_argument("--output", type=Path, help="the result file; studies/results/gpu.json if not given")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")
     parser.add_argument("--only", type=lambda text: text.split(","), default=[], metavar="NAME,…", help="some parts")
     parser.add_argument("--trace", type=lambda text: text.split(","), metavar="NAME,…", help="kernels of these instead")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    is_trial = options.quick or bool(options.trace)
+    options.output = options.output or paths.output("gpu_trace.json" if options.trace else "gpu.json", is_trial)
+    return options
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
 """Seconds to a fixed test score: kin8nm, first split, a log density of 1.25 in the units of the data.
 
-    python -m studies.benchmarks.race                     # results/race.json
+    python -m studies.benchmarks.race                     # writes studies/results/race.json
     python -m studies.benchmarks.race --minutes 10        # when to give up on a contender
 
 Contenders run one after another: `FlowRegressor` with the `fast` rule (asked for more and more iterations, each a fit
@@ -15,6 +15,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,16 @@ from wishflow.datasets import load_uci, split
 from wishflow.files.json import write_json_atomic
 from wishflow.numerics.scaling import Scaler
 
+from ...paths import RESULTS
 from ...provenance import provenance
 from ..speed import environments
 from .data import Split
 
 DATA, TARGET = "kin8nm", 1.25
 CONTENDERS = {
-    "wishflow, fast": (None, "benchmarks.race.ours", ("fast",)),
-    "GPyTorch, deep GP": ("gpytorch", "benchmarks.race.deep_gp", ()),
-    "wishflow, paper": (None, "benchmarks.race.ours", ("paper",)),
+    "wishflow, fast": (None, f"{__package__}.ours", ("fast",)),
+    "GPyTorch, deep GP": ("gpytorch", f"{__package__}.deep_gp", ()),
+    "wishflow, paper": (None, f"{__package__}.ours", ("paper",)),
 }
 
 
@@ -48,30 +50,34 @@ def first_split() -> Split:
 
 
 def run(name: str, path: Path, minutes: float) -> list[dict[str, Any]]:
-    """What a contender tells of its attempts; the last is the one it ends with."""
+    """What a contender reports of its attempts; the last is the one it ends with."""
     environment, module, arguments = CONTENDERS[name]
     python = sys.executable if environment is None else str(environments.ensure(environment))
     command = [python, "-m", module, str(path), str(TARGET), str(minutes), *arguments]
-    told = []
+    attempts = []
     no_cache = {key: value for key, value in os.environ.items() if key != "JAX_COMPILATION_CACHE_DIR"}
     with subprocess.Popen(command, cwd=environments.ROOT, stdout=subprocess.PIPE, text=True, env=no_cache) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            told.append(json.loads(line))
+            attempts.append(json.loads(line))
             print(f"{name}: {line.strip()}", flush=True)
     if process.returncode != 0:
         raise RuntimeError(f"{name} ended with status {process.returncode}; its own words are above.")
-    return told
+    return attempts
 
 
-def main() -> None:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "python -m studies.benchmarks.race", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--contenders", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS), metavar="NAME")
-    parser.add_argument("--output", type=Path, default=Path("results/race.json"))
-    options = parser.parse_args()
+    parser.add_argument("--output", type=Path, default=RESULTS / "race.json")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    options = parse()
     path = environments.FOLDER / "race.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
     first_split().save(path)

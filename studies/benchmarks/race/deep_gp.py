@@ -83,8 +83,8 @@ def main() -> None:
             began = time.perf_counter()
             found = reached(model, split)
             scoring += time.perf_counter() - began
-            told = {"label": f"epoch {epoch}", "seconds": seconds, "score": found, "n_iter": epoch}
-            print(json.dumps(told), flush=True)
+            attempt = {"label": f"epoch {epoch}", "seconds": seconds, "score": found, "n_iter": epoch}
+            print(json.dumps(attempt), flush=True)
             if found >= float(target) or seconds > 60 * float(minutes):
                 return
 

@@ -49,15 +49,15 @@ def main() -> None:
     path, target, minutes, preset = sys.argv[1:]
     split, limit = Split.load(Path(path)), 60 * float(minutes)
     if preset == "paper":
-        told = attempt(split, "paper preset", preset="paper", callbacks=[Deadline(limit)])
-        print(json.dumps(told), flush=True)
+        found = attempt(split, "paper preset", preset="paper", callbacks=[Deadline(limit)])
+        print(json.dumps(found), flush=True)
         return
     left = limit
     for length in LENGTHS:
-        told = attempt(split, f"max_iter={length}", max_iter=length)
-        print(json.dumps(told), flush=True)
-        left -= told["seconds"]
-        if told["score"] >= float(target) or left < 0.0:
+        found = attempt(split, f"max_iter={length}", max_iter=length)
+        print(json.dumps(found), flush=True)
+        left -= found["seconds"]
+        if found["score"] >= float(target) or left < 0.0:
             return
 
 

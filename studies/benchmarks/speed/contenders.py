@@ -24,13 +24,13 @@ class Contender:
 
 
 def _ours(name: str, works: tuple[str, ...], form: str) -> Contender:
-    return Contender(name, "benchmarks.speed.ours", works, arguments=(form,), form=form)
+    return Contender(name, f"{__package__}.ours", works, arguments=(form,), form=form)
 
 
 def _peer(name: str, works: tuple[str, ...]) -> Contender:
     # Modules end in "_" where they would otherwise have the name of the library they import.
     module = name if name == "torch_loop" else f"{name}_"
-    return Contender(name, f"benchmarks.speed.peers.{module}", works, environment=name)
+    return Contender(name, f"{__package__}.peers.{module}", works, environment=name)
 
 
 # Forms of q other than the full one: beyond equal arithmetic.

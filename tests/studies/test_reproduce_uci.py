@@ -216,7 +216,7 @@ def test_a_cell_that_fails_leaves_the_others_alone(tmp_path, runs, capsys):
 
 
 def test_cells_side_by_side_are_the_same_cells(tmp_path, runs, monkeypatch, capsys):
-    """A failure is told and harms no other; what is done is skipped."""
+    """A failure is reported and harms no other; what is done is skipped."""
     monkeypatch.setattr(reproduce, "pool", ThreadPoolExecutor)
     asked = [Cell("boston", model, n_splits=2) for model in ("sgp", "diffgp", "diffwgp5")]
 
@@ -241,7 +241,7 @@ def test_of_cells_side_by_side_the_longest_start_first(runs, monkeypatch):
 
 
 def test_a_process_that_dies_costs_no_other_cell(runs, monkeypatch):
-    """The first pool breaks; what it had not done is done by a second. Where that breaks too, it is told."""
+    """The first pool breaks; what it had not done is done by a second. Where that breaks too, it is reported."""
 
     class Breaking(ThreadPoolExecutor):
         n_breaks = 0
@@ -262,8 +262,8 @@ def test_a_process_that_dies_costs_no_other_cell(runs, monkeypatch):
         return dict(reproduce._side_by_side(work, None, SuiteProgressOfNone(), 2))
 
     assert [results(2)[cell]["model"] for cell in SOME] == [cell.model for cell in SOME]
-    told = results(4)
-    assert all("terminated abruptly" in told[cell] and "fewer --processes" in told[cell] for cell in SOME)
+    texts = results(4)
+    assert all("terminated abruptly" in texts[cell] and "fewer --processes" in texts[cell] for cell in SOME)
 
 
 def test_who_starts_processes_asks_for_no_device(tmp_path, runs, monkeypatch):
@@ -588,7 +588,7 @@ def test_a_log_file_gets_one_plain_line_for_each_cell():
         shown.on_chunk(event(10))
         shown.on_end()
         result = {"mean": {"log_density": -2.5}, "sd": {"log_density": 0.25}, "fit_seconds": 61.0}
-        shown.finish(reproduce.told(result))
+        shown.finish(reproduce.result_text(result))
     shown.close()
     lines = text.getvalue().splitlines()
     assert [line.partition(";")[0] for line in lines] == [
@@ -618,7 +618,7 @@ def test_time_left_goes_by_the_work_left(monkeypatch):
     assert np.isnan(shown.left())
     monkeypatch.setattr(progress.time, "perf_counter", lambda: shown.started + 60.0)
     shown.begin(SOME[0])
-    shown.fail(progress.told_error(ValueError("no")))
+    shown.fail(progress.error_text(ValueError("no")))
     assert shown.left() == pytest.approx(20.0)
 
 

@@ -18,14 +18,14 @@ from rich.console import Console
 from scipy.stats import norm
 from typer.testing import CliRunner
 
-from studies import report
+from studies import paths, report
 from studies.beijing import figures, jobs, pages, protocol, published, reproduce, tables
 from studies.beijing.__main__ import main as command
 from studies.beijing.jobs import Job
 from studies.beijing.models import MODELS, POLLUTANTS, Ensemble, Standardised, transform_by_kind
 from studies.beijing.protocol import BANDS, HORIZON
 from studies.beijing.results import SCORES, job_path, missing_cells, read_result, read_results, result_path
-from studies.benchmarks import tables as documents
+from studies.benchmarks.tables import forecasting
 from studies.progress import SuiteProgress
 from wishflow import datasets, metrics
 from wishflow.callbacks import ChunkEvent
@@ -555,13 +555,13 @@ def test_differences_are_paired_by_window(results):
 
 
 def test_documents_show_test_results_alone_or_say_that_there_are_none(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "ROOT", tmp_path)
-    folder = tmp_path / "results" / "beijing"
+    monkeypatch.setattr(paths, "RESULTS", tmp_path)
+    folder = tmp_path / "beijing"
     folder.mkdir(parents=True)
     write_json_atomic(result_path(folder, "scores", "walk", is_validation=True), made_result("scores", "walk"))
-    assert documents.beijing_table() == "Not measured yet."
+    assert forecasting.beijing_table() == "Not measured yet."
     write_json_atomic(result_path(folder, "scores", "var3"), made_result("scores", "var3"))
-    lines = documents.beijing_table().splitlines()
+    lines = forecasting.beijing_table().splitlines()
     assert [line.split(" | ")[0] for line in lines[2:]] == ["| VAR(3) + harmonics", "| VAR(3) + harmonics, published"]
 
 

@@ -11,8 +11,8 @@ import pandas as pd
 
 from wishflow import specs
 
-from ..report import markdown_table
-from ..uci.suite import DATA
+from ...report import markdown_table
+from ...uci.suite import DATA
 
 # The setting that is the lever, and those that may change with it: more paths in smaller batches, say.
 LEVERS: dict[str, tuple[str, ...]] = {

@@ -1,6 +1,6 @@
 """Figures of docs/reproduction.md, drawn from result files; each ends with a digest of the numbers it shows.
 
-So whether a figure is up to date can be told without drawing it, whatever the version that draws.
+So whether a figure is up to date can be checked without drawing it, whatever the version that draws.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from matplotlib.figure import Figure
 
 from wishflow.files.writing import write_bytes_atomic
 
-from .. import report
-from ..beijing import figures as series_figures
-from ..beijing import results as beijing
-from ..uci import figures
-from ..uci.results import split_scores
-from .reproduction import ROOT, uci_results
+from ... import paths, report
+from ...beijing import figures as series_figures
+from ...beijing import results as beijing
+from ...uci import figures
+from ...uci.results import split_scores
+from .reproduction import uci_results
 
-FOLDER = ROOT / "docs" / "figures"
+FOLDER = paths.ROOT / "docs" / "figures"
 # As wide as a page of text.
 N_COLUMNS = 2
 SERIES = {
@@ -52,7 +52,7 @@ def shown(name: str) -> dict[str, Any]:
     if suite == "uci":
         return {" ".join(key): split_scores(result, subject).tolist() for key, result in uci_results().items()}
     cell, keys = SHOWN[subject]
-    found = beijing.read_results(ROOT / "results" / "beijing")
+    found = beijing.read_results(paths.RESULTS / "beijing")
     return {model: [result[key] for key in keys] for (kind, model), result in found.items() if kind == cell}
 
 
@@ -80,4 +80,4 @@ def figure_of(name: str) -> Figure:
     suite, _, subject = name.removesuffix(".svg").partition("_")
     if suite == "uci":
         return figures.violin_figure(uci_results(), subject, N_COLUMNS)
-    return SERIES[subject](beijing.read_results(ROOT / "results" / "beijing"))
+    return SERIES[subject](beijing.read_results(paths.RESULTS / "beijing"))

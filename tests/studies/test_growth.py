@@ -8,8 +8,11 @@ import types
 import numpy as np
 import pytest
 
-from studies.benchmarks import growth, growth_figure, tables
+from studies import paths
+from studies.benchmarks import growth, growth_figure
 from studies.benchmarks.speed.arithmetic import operations
+from studies.benchmarks.tables import performance
+from studies.benchmarks.tables.text import NOT_MEASURED
 
 
 @pytest.mark.parametrize("power", [-1.0, 0.0, 0.5, 1.0, 2.0, 3.0])
@@ -81,13 +84,12 @@ def result():
 
 
 def test_tables_say_what_the_file_says_and_that_there_is_none(result, tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "ROOT", tmp_path)
-    (tmp_path / "results").mkdir()
-    assert tables.growth_table() == tables.growth_memory_table() == tables.NOT_MEASURED
-    (tmp_path / "results" / "growth.json").write_text(json.dumps(result))
-    assert "| solver steps | 2, 32 | 1.00, 1.00 (0.99) | 1.00, 1.00 (0.97) |" in tables.growth_table()
-    assert "| rows of data, N | 8192, 524288 | 1.00, 1.00 (0.00) |" in tables.growth_table()
-    memory = tables.growth_memory_table()
+    monkeypatch.setattr(paths, "RESULTS", tmp_path)
+    assert performance.growth_table() == performance.growth_memory_table() == NOT_MEASURED
+    (tmp_path / "growth.json").write_text(json.dumps(result))
+    assert "| solver steps | 2, 32 | 1.00, 1.00 (0.99) | 1.00, 1.00 (0.97) |" in performance.growth_table()
+    assert "| rows of data, N | 8192, 524288 | 1.00, 1.00 (0.00) |" in performance.growth_table()
+    memory = performance.growth_memory_table()
     assert "| solver steps, 2 to 32 | 1448 to 5793 (0.50) | 1448 to 5793 (0.50) | × 1.30 |" in memory
 
 

@@ -6,7 +6,7 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from studies.benchmarks.race.data import Split, score
-from studies.benchmarks.tables import race_row
+from studies.benchmarks.tables.performance import race_row
 
 
 def test_the_score_is_the_mixture_in_the_units_of_the_data(tmp_path):

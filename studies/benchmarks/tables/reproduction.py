@@ -1,9 +1,8 @@
-"""What docs/reproduction.md says in numbers, from the cells of `wishflow reproduce` and of `benchmarks.differences`."""
+"""Tables of docs/reproduction.md, from the cells of `studies.uci`, `studies.beijing` and `benchmarks.differences`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,18 +10,18 @@ import pandas as pd
 
 from wishflow.files.json import read_json
 
-from ..beijing import results as beijing
-from ..beijing.jobs import JOINED
-from ..beijing.models import MODELS as SERIES_MODELS
-from ..provenance import sources
-from ..report import markdown_table
-from ..uci import pages, tables
-from ..uci.results import Results, is_kept, is_kept_text, paired_scores, read_results, split_scores
-from ..uci.suite import DATA, MODELS, N_SPLITS
-from .differences import LABELS
+from ... import paths
+from ...beijing import results as beijing
+from ...beijing.jobs import JOINED
+from ...beijing.models import MODELS as SERIES_MODELS
+from ...provenance import sources
+from ...report import markdown_table
+from ...uci import pages, tables
+from ...uci.results import Results, is_kept, is_kept_text, paired_scores, read_results, split_scores
+from ...uci.suite import DATA, MODELS, N_SPLITS
+from ..differences import LABELS
+from .text import NOT_MEASURED
 
-ROOT = Path(__file__).parents[2]
-NOT_MEASURED = "Not measured yet."
 NO_NUMBER = "–"
 # The log density of the mixture that diffWGP is to reach: the paper's best flow or better, and what sampled deep GPs
 # reach; beside them what SGP is to reach, with its allowance.
@@ -60,7 +59,7 @@ FAIR_COVERAGE = (0.93, 0.97)
 
 def uci_results() -> Results:
     """Test results by (data, model), in the order of the paper's tables."""
-    return read_results(ROOT / "results" / "reproduction", "fast")
+    return read_results(paths.RESULTS / "reproduction", "fast")
 
 
 def overview_table() -> str:
@@ -209,7 +208,7 @@ def bullets(lines: Iterable[str]) -> str:
 
 def joint_table() -> str:
     """Correlations of the two temperatures in the forecasts of the first window."""
-    results = beijing.read_results(ROOT / "results" / "beijing")
+    results = beijing.read_results(paths.RESULTS / "beijing")
     found = {model: results["joint", model] for model in JOINED if ("joint", model) in results}
     if not found:
         return NOT_MEASURED
@@ -223,7 +222,7 @@ def joint_table() -> str:
 
 def difference_table() -> str:
     """diffWGP with one thing done as in the paper or in its code, against the same without it, split by split."""
-    found = [read_json(path) for path in sorted((ROOT / "results" / "differences").glob("*.json"))]
+    found = [read_json(path) for path in sorted((paths.RESULTS / "differences").glob("*.json"))]
     by_key = {(result["data"], result["variant"]): result for result in found if result is not None}
     if not by_key:
         return NOT_MEASURED

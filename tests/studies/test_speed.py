@@ -9,12 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from studies.benchmarks.speed import arithmetic, environments, problem, table
+from studies import paths
+from studies.benchmarks.speed import arithmetic, environments, problem, record, table
 from studies.benchmarks.speed.__main__ import parse
 from studies.benchmarks.speed.contenders import PEER_NAMES, Contender, contenders_of
 from studies.benchmarks.speed.driver import Measurement, Worker, WorkerError, measure, steps_for
 from studies.benchmarks.speed.loops import steps_in_a_loop
 from studies.benchmarks.speed.works import WORKS, find_work
+from studies.benchmarks.tables import performance
+from wishflow.files.json import write_json_atomic
 
 LIMITS = {"float32": 200.0, "float64": 100.0}
 
@@ -132,6 +135,41 @@ def test_another_value_is_other_work(value):
     rows = table.rows_of(work, [measured("ours", [1.0]), measured("torch_loop", [1.0], value=value)], LIMITS)
     assert [row.contender for row in table.unequal(work, rows)] == ["torch_loop"]
     assert "torch_loop: NOT THE SAME WORK" in table.format_work(work, rows, LIMITS)
+
+
+# --- the result file -----------------------------------------------------------------------------
+
+
+def made_record(commit: str, **times: float) -> dict:
+    """What a run writes: ours and one peer on each work."""
+    numbers = {"status": "ok", "ratio": 2.0, "limit_fraction": 0.5, "compile_s": 1.0, "peak_mb": 100.0}
+    names = ("ours", "torch_loop")
+    rows = [{"work": w, "contender": c, "median_ms": ms, **numbers} for w, ms in times.items() for c in names]
+    made = {"command": "c", "commit": commit * 40, "device": "cpu", "versions": {"jax": "1"}, "cpu_count": 2}
+    return record.one_run(rows, [{"work": row["work"]} for row in rows], {"before": {}, "after": {}}, made)
+
+
+def test_a_run_replaces_all_rows_of_its_works_and_no_others():
+    first = made_record("a", svgp32=1.0, diffgp=2.0, forecast=3.0)
+    both = record.merged(first, made_record("b", diffgp=4.0, rollout=5.0))
+    times = [(row["work"], row["median_ms"]) for row in both["rows"] if row["contender"] == "ours"]
+    assert times == [("svgp32", 1.0), ("diffgp", 4.0), ("rollout", 5.0), ("forecast", 3.0)]
+    assert [row["work"] for row in both["measurements"]] == [row["work"] for row in both["rows"]]
+    works = {run["provenance"]["commit"][0]: run["works"] for run in both["runs"]}
+    assert works == {"a": ["svgp32", "forecast"], "b": ["diffgp", "rollout"]}
+    whole = made_record("c", svgp32=6.0, diffgp=6.0, rollout=6.0, forecast=6.0)
+    assert record.merged(both, whole) == whole, "runs of which nothing is left are gone"
+    assert record.merged(None, whole) == whole
+
+
+def test_the_table_shows_the_file_that_a_run_writes(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "RESULTS", tmp_path)
+    assert performance.speed_table() == "Not measured yet."
+    write_json_atomic(parse([]).output, record.merged(None, made_record("a", svgp32=1.25)))
+    assert "| svgp32 | ours | 1.2 | 2.00 | 50% | 1.0 | 100 |" in performance.speed_table()
+    write_json_atomic(parse([]).output, record.merged(None, made_record("b", svgp32=7.5)))
+    assert "| svgp32 | ours | 7.5 |" in performance.speed_table()
+    assert performance.source_list() == f"- `speed.json` (svgp32): `c`, commit {12 * 'b'}, cpu, jax 1, 2 cores"
 
 
 # --- who, what, where ----------------------------------------------------------------------------

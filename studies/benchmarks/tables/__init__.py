@@ -1,0 +1,3 @@
+"""Tables and figures of the documents, from result files alone."""
+
+from __future__ import annotations

@@ -1,0 +1,48 @@
+"""Which part of which document comes from which table."""
+
+from __future__ import annotations
+
+import re
+
+from . import forecasting, performance, reproduction, searches
+
+DOCUMENTS = ("README.md", "docs/reproduction.md", "docs/results.md", "docs/performance.md")
+PARTS = {
+    "overview": reproduction.overview_table,
+    "scores": reproduction.score_table,
+    "wilcoxon": reproduction.wilcoxon_tables,
+    "bars": reproduction.bar_table,
+    "sgp_bars": reproduction.sgp_bar_table,
+    "cost": reproduction.cost,
+    "worse": reproduction.worse_lists,
+    "sources": reproduction.source_list,
+    "joint": reproduction.joint_table,
+    "differences": reproduction.difference_table,
+    "levers": searches.lever_table,
+    "structured": searches.structured_table,
+    "beijing": forecasting.beijing_table,
+    "beijing_after": forecasting.beijing_after_table,
+    "recovery": forecasting.recovery_table,
+    "coverage": forecasting.coverage_table,
+    "latent": forecasting.latent_table,
+    "speed": performance.speed_table,
+    "blocks": performance.blocks_table,
+    "growth": performance.growth_table,
+    "growth_memory": performance.growth_memory_table,
+    "first_use": performance.first_use_table,
+    "waiting": performance.waiting_table,
+    "checks": performance.checks_table,
+    "race": performance.race_table,
+    "gpu": performance.gpu_tables,
+    "speed_sources": performance.source_list,
+}
+
+
+def rendered(text: str) -> str:
+    """A document with its marked parts made anew."""
+    for name, make in PARTS.items():
+        pattern = re.compile(rf"(<!-- results:{name} -->\n).*?(\n?<!-- /results:{name} -->)", re.S)
+        if pattern.search(text):
+            table = make()
+            text = pattern.sub(lambda m, table=table: m.group(1) + table + "\n" + m.group(2).lstrip("\n"), text)
+    return text

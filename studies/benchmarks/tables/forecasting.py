@@ -1,0 +1,77 @@
+"""Tables of docs/results.md: forecasts, known noise, coverage, a hidden state."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ... import paths
+from ...beijing import results as beijing
+from ...beijing.models import MODELS
+from ...beijing.tables import score_table
+from ...report import markdown_table
+from .text import NOT_MEASURED, grid, result
+
+LATENT_COLUMNS = {
+    "CRPS, 1 step": ("crps_1", ".3f"),
+    "CRPS, 24 steps": ("crps_24", ".3f"),
+    "seconds to fit": ("seconds", ".0f"),
+}
+
+
+def beijing_table() -> str:
+    """Rolling forecasts over 2016, with the rows of the models that have a result."""
+    results = beijing.read_results(paths.RESULTS / "beijing")
+    has_scores = any(cell == "scores" for cell, _ in results)
+    return markdown_table(score_table(results, is_whole=False)) if has_scores else NOT_MEASURED
+
+
+def beijing_after_table() -> str:
+    """Rolling forecasts over January and February 2017."""
+    found = result("beijing_after.json")
+    if found is None:
+        return NOT_MEASURED
+    rows = {}
+    for name in (name for name in found if name in MODELS):
+        bands = {key: " / ".join(f"{v:.3f}" for v in found[name]["bands"][key].values()) for key in ("crps", "energy")}
+        densities = found[name]["windows"]["log_density_1"]
+        first = {"log density, hour 1": f"{np.mean(densities):.2f}", "its median": f"{np.median(densities):.2f}"}
+        rows[MODELS[name].label] = {**first, "CRPS": bands["crps"], "energy score": bands["energy"]}
+    return grid("model", rows)
+
+
+def recovery_table() -> str:
+    """Median relative error of Σ̄ on known SDEs."""
+    found = result("recovery.json")
+    if found is None:
+        return NOT_MEASURED
+    sdes = found["sdes"].items()
+    return grid("SDE", {sde: {way: f"{part['median_error']:.1%}" for way, part in ways.items()} for sde, ways in sdes})
+
+
+def coverage_table() -> str:
+    """Shares of values in their intervals by band of horizons, means over truths; the largest miss of any of these."""
+    measured = result("coverage.json")
+    if measured is None:
+        return NOT_MEASURED
+    rows = {}
+    for way, truths in measured["ways"].items():
+        cells, misses = {}, []
+        for level in next(iter(truths.values()))["levels"]:
+            bands = [found["levels"][level]["bands"] for found in truths.values()]
+            shares = np.array([[100.0 * share for name, (share, _) in b.items() if name != "all"] for b in bands])
+            cells[f"{level} %"] = " / ".join(f"{share:.1f}" for share in shares.mean(axis=0))
+            misses.append(np.abs(shares - float(level)).max())
+        rows[way] = {**cells, "largest miss, one truth and band": f"{max(misses):.1f}"}
+    return grid("objective", rows)
+
+
+def latent_table() -> str:
+    """The latent model beside others on a noisy view of a small state."""
+    found = result("latent.json")
+    if found is None:
+        return NOT_MEASURED
+    rows = {}
+    for name, part in found["models"].items():
+        others = {head: f"{part[key]:{form}}" if key in part else "" for head, (key, form) in LATENT_COLUMNS.items()}
+        rows[name] = {"log density of a row": f"{part['log_density']:.3f}", **others}
+    return grid("model", rows)

@@ -1,0 +1,175 @@
+"""Tables of docs/performance.md: steps, growth, an accelerator, first use, waiting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..gpu import table as gpu
+from .text import NOT_MEASURED, grid, result, source_text
+
+GROWTH_FIGURE = "figures/growth.svg"  # beside the page that shows it; `python -m studies.benchmarks.growth --figure`
+GROWTH_PAIR = ("independent columns", "independent columns, rematerialised")
+# The tables of the page that do not say themselves where they come from.
+SOURCES = ("blocks.json", "first_use.json", "growth.json")
+
+
+def speed_table() -> str:
+    """Steps of ours and of the peers, all works."""
+    found = result("speed.json")
+    if found is None:
+        return NOT_MEASURED
+    lines = [
+        "| work | | ms a step | × best peer | of the limit | compile, s | peak, MB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in found["rows"]:
+        if row["median_ms"] is None:
+            lines.append(f"| {row['work']} | {row['contender']} | {row['status']} | | | | |")
+            continue
+        cells = [
+            f"{row['median_ms']:.1f}",
+            "" if row["ratio"] is None else f"{row['ratio']:.2f}",
+            f"{row['limit_fraction']:.0%}",
+            f"{row['compile_s']:.1f}",
+            f"{row['peak_mb']:.0f}",
+        ]
+        lines.append(f"| {row['work']} | {row['contender']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def blocks_table() -> str:
+    """Milliseconds of a step by the width of the blocks of triangular factors."""
+    found = result("blocks.json")
+    if found is None:
+        return NOT_MEASURED
+    medians = found["median_ms"]
+    return grid("work, ms a step", {w: {k: f"{ms:.1f}" for k, ms in found.items()} for w, found in medians.items()})
+
+
+def growth_table() -> str:
+    """Exponents of the step time by each size: over all values and over the upper ones; then those of the counted
+    arithmetic over the upper ones.
+    """
+    measured = result("growth.json")
+    if measured is None:
+        return NOT_MEASURED
+    found = {name: parts for name, parts in measured["configurations"].items() if "n_data" in parts}
+    rows = {}
+    for field, label in measured["labels"].items():
+        values = next(iter(found.values()))[field]["values"]
+        cells = {name: _exponents(parts[field]) for name, parts in found.items()}
+        rows[label] = {"from, to": f"{values[0]}, {values[-1]}", **cells}
+    return grid("size", rows) + f"\n\n![Step time and peak memory by each size]({GROWTH_FIGURE})"
+
+
+def _exponents(part: dict[str, Any]) -> str:
+    found = part["exponent"]
+    return f"{found['whole']:z.2f}, {found['upper']:z.2f} ({part['arithmetic_exponent']['upper']:z.2f})"
+
+
+def growth_memory_table() -> str:
+    """Peak memory of a step with its loop stored and rematerialised, and what the second costs in time."""
+    measured = result("growth.json")
+    if measured is None:
+        return NOT_MEASURED
+    stored, again = (measured["configurations"][name] for name in GROWTH_PAIR)
+    rows = {}
+    for field in again:
+        pair = (stored[field], again[field])
+        cells = {name: _megabytes(part) for name, part in zip(("stored, MB", "rematerialised, MB"), pair, strict=True)}
+        ratio = again[field]["median_ms"][-1] / stored[field]["median_ms"][-1]
+        values = stored[field]["values"]
+        label = f"{measured['labels'][field]}, {values[0]} to {values[-1]}"
+        rows[label] = {**cells, "time at the end": f"× {ratio:.2f}"}
+    return grid("size", rows)
+
+
+def _megabytes(part: dict[str, Any]) -> str:
+    first, last = (part["bytes"][i] / 2**20 for i in (0, -1))
+    return f"{first:.0f} to {last:.0f} ({part['bytes_exponent']['upper']:z.2f})"
+
+
+def gpu_tables() -> str:
+    """The accelerator's ceilings and steps, and where they come from."""
+    found = result("gpu.json")
+    if found is None:
+        return NOT_MEASURED
+    runs = [found["provenance"], *reversed(found.get("earlier", []))]
+    return gpu.tables(found) + f"\n\nSource: {'; other rows: '.join(source_text(run) for run in runs)}."
+
+
+def first_use_table() -> str:
+    """Seconds before the first result."""
+    found = result("first_use.json")
+    if found is None:
+        return NOT_MEASURED
+    names = {
+        "import": "`import wishflow`",
+        "regressor": "… and `wishflow.FlowRegressor`",
+        "cold": "fit, no cache",
+        "warm": "fit, from a warm cache of JAX",
+        "whole": "fit, from a warm cache of whole programs",
+    }
+    limits = {key: f"{limit:g}" for key, limit in found["limits"].items()}
+    rows = {key: {"seconds": f"{s:.3g}", "limit": limits.get(key, "")} for key, s in found["median"].items()}
+    return grid("", {text: rows[key] for key, text in names.items() if key in rows})
+
+
+def waiting_table() -> str:
+    """Seconds a person waits with the defaults."""
+    found = result("waiting.json")
+    if found is None:
+        return NOT_MEASURED
+    rows = {}
+    for name, limit in found["limits"].items():
+        median = found["median"][name]
+        fit, predict = (f"{median[key]:.1f} ({limit[key]:g})" for key in ("fit", "predict"))
+        rows[f"`{name}()`"] = {"fit, seconds (limit)": fit, "200 rows, seconds (limit)": predict}
+    return grid("estimator", rows)
+
+
+def checks_table() -> str:
+    """Seconds and outcome of scikit-learn's checks of estimators."""
+    found = result("checks.json")
+    if found is None:
+        return NOT_MEASURED
+    rows = {}
+    for name, run in found["runs"].items():
+        counts = {status: str(run.get(status, 0)) for status in ("passed", "skipped", "failed")}
+        rows[f"`{name}()`"] = {"seconds (limit)": f"{run['seconds']:.0f} ({found['limit']:g})", **counts}
+    return grid("estimator", rows) + f"\n\nSource: {source_text(found['provenance'])}."
+
+
+def race_table() -> str:
+    """Seconds to a fixed score, or the score where a contender was given up."""
+    found = result("race.json")
+    if found is None:
+        return NOT_MEASURED
+    rows = {name: race_row(attempts, found["target"]) for name, attempts in found["attempts"].items()}
+    goal = f"seconds to a log density of {found['target']:g}"
+    cells = {
+        name: {goal: seconds, "log density then": score, "after": after}
+        for name, (seconds, score, after) in rows.items()
+    }
+    return grid(f"{found['data']}, first split", cells) + f"\n\nSource: {source_text(found['provenance'])}."
+
+
+def race_row(attempts: list[dict[str, Any]], target: float) -> tuple[str, str, str]:
+    """Seconds of the attempt that reaches the target, its score and what it was; or what the last one came to."""
+    last = next((attempt for attempt in attempts if attempt["score"] >= target), attempts[-1])
+    is_reached = last["score"] >= target
+    seconds = f"{last['seconds']:.0f}" if is_reached else f"not in {last['seconds']:.0f}"
+    return seconds, f"{last['score']:.3f}", f"{last['label']} ({last['n_iter']})"
+
+
+def source_list() -> str:
+    """Where the numbers of the page come from: the runs of the speed benchmark with their works, then other files."""
+    speeds = (result("speed.json") or {"runs": []})["runs"]
+    lines = [f"`speed.json` ({', '.join(run['works'])}): {_source(run['provenance'])}" for run in speeds]
+    others = {name: result(name) for name in SOURCES}
+    lines += [f"`{name}`: {_source(found['provenance'])}" for name, found in others.items() if found is not None]
+    return "\n".join(f"- {line}" for line in lines) or NOT_MEASURED
+
+
+def _source(p: dict[str, Any]) -> str:
+    return f"{source_text(p)}, {p['cpu_count']} cores"

@@ -1,0 +1,31 @@
+"""What the tables have in common: result files, grids, and where numbers come from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wishflow.files.json import read_json
+
+from ... import paths
+
+NOT_MEASURED = "Not measured yet."
+
+
+def result(name: str) -> dict[str, Any] | None:
+    """The content of a result file; None where there is none."""
+    return read_json(paths.RESULTS / name)
+
+
+def grid(corner: str, rows: dict[str, dict[str, str]]) -> str:
+    """A table with the names of rows and columns; all rows have the same columns."""
+    columns = list(next(iter(rows.values())))
+    lines = [f"| {corner} | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    lines += [f"| {name} | " + " | ".join(cells[column] for column in columns) + " |" for name, cells in rows.items()]
+    return "\n".join(lines)
+
+
+def source_text(p: dict[str, Any]) -> str:
+    """Command, commit, device and version of a result."""
+    commit, *is_changed = p["commit"].split("-")
+    changed = ", with changes" if is_changed else ""
+    return f"`{p['command']}`, commit {commit[:12]}{changed}, {p['device']}, jax {p['versions']['jax']}"
