@@ -22,12 +22,13 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.jax_cache
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.5
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all bench reproduce-uci reproduce-beijing lint format types
+.PHONY: help install demo test test-all test-lowest bench reproduce-uci reproduce-beijing lint format types
 
 help:
 	@echo "make demo      the models side by side on simulated data (figures in demo_output/)"
 	@echo "make test      the tests, without the slow ones"
 	@echo "make test-all  all tests"
+	@echo "make test-lowest  the tests with the lowest versions of all dependencies that are allowed"
 	@echo "make bench     training steps beside those of other libraries (environments in .bench/; ARGS=--quick)"
 	@echo "make reproduce-uci, make reproduce-beijing   the paper's experiments (studies/README.md; ARGS=--help)"
 	@echo "make lint      ruff (lint and format) and the type checker, changing nothing"
@@ -52,6 +53,14 @@ test: $(STAMP)
 
 test-all: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+
+# The lowest versions that pyproject.toml allows, resolved by uv, in an environment of its own.
+test-lowest:
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
+	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct -e ".[dev]"
+	JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.jax_cache_lowest WISHFLOW_TEST_CACHE=$(CURDIR)/.jax_cache_lowest \
+		.venv-lowest/bin/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(ARGS)
 
 bench: $(STAMP)
 	$(BIN)/python -m studies.benchmarks.speed $(ARGS)

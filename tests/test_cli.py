@@ -70,3 +70,13 @@ def test_a_cache_folder_that_was_named_before_is_kept(tmp_path):
         assert enable_compilation_cache() == tmp_path / "named"
     finally:
         jax.config.update("jax_compilation_cache_dir", before)
+
+
+def test_the_cache_of_whole_programs_is_deprecated(tmp_path):
+    before = jax.config.jax_compilation_cache_dir
+    try:
+        with pytest.warns(FutureWarning, match=r"whole_programs is ignored .* removed in 0\.3"):
+            enable_compilation_cache(tmp_path, whole_programs=True)
+        assert not (tmp_path / "wishflow").exists()
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)

@@ -20,15 +20,12 @@ from ..paths import RESULTS
 from .alone import measured_alone
 
 MODULE = f"{__package__}.first_use"
-LIMITS = {"import": 1.5, "cold": 5.0, "whole": 1.0}
-MEASURED = ("import", "regressor", "cold", "warm", "whole")
+LIMITS = {"import": 1.5, "cold": 5.0}
+MEASURED = ("import", "regressor", "cold", "warm")
 REPEATS = 3
 N_ROWS, N_INPUTS, N_ITER = 500, 8, 100
-# What is reported of a program on its way from Python, or from its file, to the machine.
-STAGES = (
-    *("jaxpr_trace_duration", "jaxpr_to_mlir_module_duration", "backend_compile_duration"),
-    *("program_load_duration",),
-)
+# What is reported of a program on its way from Python to the machine.
+STAGES = ("jaxpr_trace_duration", "jaxpr_to_mlir_module_duration", "backend_compile_duration")
 
 
 def import_seconds() -> float:
@@ -47,15 +44,13 @@ def regressor_seconds() -> float:
     return time.perf_counter() - started
 
 
-def compile_seconds(has_whole_programs: bool = False) -> float:
-    """Seconds of tracing, lowering, compiling and loading during a fit."""
+def compile_seconds() -> float:
+    """Seconds of tracing, lowering and compiling during a fit."""
     import jax
     import numpy as np
 
     import wishflow as wf
 
-    if has_whole_programs:
-        wf.enable_compilation_cache(whole_programs=True)
     found: list[float] = []
 
     def listen(name: str, seconds: float, **_: object) -> None:
@@ -69,16 +64,10 @@ def compile_seconds(has_whole_programs: bool = False) -> float:
     return sum(found)
 
 
-def whole_seconds() -> float:
-    """The same from a cache of whole programs, which skips most of it."""
-    return compile_seconds(has_whole_programs=True)
-
-
 ALONE = {
     "import": import_seconds,
     "regressor": regressor_seconds,
     "compile": compile_seconds,
-    "whole": whole_seconds,
 }
 
 
@@ -102,8 +91,6 @@ def main() -> None:
             runs["cold"].append(measured_alone(MODULE, "compile"))
             measured_alone(MODULE, "compile", cache)  # fills the cache
             runs["warm"].append(measured_alone(MODULE, "compile", cache))
-            measured_alone(MODULE, "whole", cache)
-            runs["whole"].append(measured_alone(MODULE, "whole", cache))
     # Here, so that the import that is measured is the first one.
     from wishflow.files.json import write_json_atomic
 

@@ -108,7 +108,6 @@ def first_use_table() -> str:
         "regressor": "… and `wishflow.FlowRegressor`",
         "cold": "fit, no cache",
         "warm": "fit, from a warm cache of JAX",
-        "whole": "fit, from a warm cache of whole programs",
     }
     limits = {key: f"{limit:g}" for key, limit in found["limits"].items()}
     rows = {key: {"seconds": f"{s:.3g}", "limit": limits.get(key, "")} for key, s in found["median"].items()}
