@@ -15,13 +15,27 @@ from .make import FOLDER, predicted, trained
 RTOL = ATOL = 1e-10
 
 
-@pytest.mark.parametrize("name", [*REGRESSION, *FORECASTING])
-def test_a_file_loads_and_predicts_as_before(name):
+QUICK = ("sgp", "flow", "series", "latent")
+ALL = (*REGRESSION, *FORECASTING)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_file_loads(name):
+    estimator = {**REGRESSION, **FORECASTING}[name][0]
+    loaded = wf.load(FOLDER / f"{name}.safetensors")
+    assert type(loaded) is type(estimator) and loaded.n_iter_ > 0
+    assert str(loaded.get_params()) == str(estimator.get_params())
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in ALL]
+)
+def test_a_loaded_model_predicts_as_before(name):
     compare(name, predicted(name, wf.load(FOLDER / f"{name}.safetensors")))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*REGRESSION, *FORECASTING])
+@pytest.mark.parametrize("name", ALL)
 def test_objectives_gradients_and_steps_are_as_before(name):
     compare(name, trained(name, wf.load(FOLDER / f"{name}.safetensors")))
 
