@@ -35,6 +35,20 @@ def test_no_module_imports_itself_by_way_of_others():
     assert not structure.all_loops(structure.file_graph())
 
 
+def test_the_data_walk_straight_to_training():
+    """Their way through `fit` (`tests.journey`): stays in files, and returns to files that they have left."""
+    import journey
+
+    for options in ({}, {"lags": 6}):
+        way = journey.of_forecaster(**options)
+        assert len(way.stays) <= 8 and way.returns == 0, f"\n{way}"
+    # States are made of whole rows, and then cut into steps as the rows are.
+    way = journey.of_forecaster(latent_dim=1)
+    assert len(way.stays) <= 10 and way.returns <= 2, f"\n{way}"
+    way = journey.of_regressor()
+    assert len(way.stays) <= 3 and way.returns == 0, f"\n{way}"
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -19,6 +19,7 @@ import pandas as pd
 import wishflow as wf
 from wishflow.files.json import write_json_atomic
 from wishflow.numerics.devices import computing
+from wishflow.series.data.door import admit_more
 from wishflow.series.data.frames import read
 from wishflow.series.starts import ridge_start
 from wishflow.series.windows import Series, cut, to_ticks
@@ -38,8 +39,8 @@ def as_seen(parts: Parts) -> Series:
     options = {"drift": "linear", "diffusion": "diagonal", "calendar": True, "max_iter": 1, "n_inducing": 5}
     transform = transform_by_kind(TRANSFORMS, train.columns)
     units = wf.WishartForecaster(**options, transform=transform).fit(train).units_
-    (tail,) = units.tails(*units.on_axis(read(pd.concat([train, rest]), "y"), None)).values()
-    return units.series(tail)
+    ((tail, _),) = admit_more(units, read(pd.concat([train, rest]), "y"), None).values()
+    return tail
 
 
 def errors(series: Series, n_train: int, n_windows: int, lags: int, has_prior: bool) -> list[float]:

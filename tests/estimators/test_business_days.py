@@ -8,6 +8,7 @@ import pytest
 
 import wishflow as wf
 from wishflow.errors import DataError, OptionError
+from wishflow.series.data.horizons import horizon
 from wishflow.series.data.times import TimeAxis
 
 SMALL = {"n_inducing": 8, "max_iter": 10, "rank": 2, "n_train_samples": 2, "random_state": 0}
@@ -38,7 +39,7 @@ def test_business_days_are_inferred(index):
     place = ALL.get_indexer(index.tz_localize(None).normalize())
     np.testing.assert_array_equal(axis.units(index, float(axis.numbers(index[:1])[0])), place - place[0])
     friday = index[index.dayofweek == 4][-1]
-    ahead = axis.horizon(5, friday)
+    ahead = horizon(axis, 5, friday)
     assert list(ahead.dayofweek) == [0, 1, 2, 3, 4] and ahead.tz == index.tz
     assert (ahead.hour == index[0].hour).all()
 

@@ -13,6 +13,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import wishflow as wf
 from wishflow.errors import DataError, OptionError
+from wishflow.series.data.horizons import horizon
 from wishflow.series.data.times import TimeAxis, noise_seed
 from wishflow.series.running import autoregressive
 
@@ -525,7 +526,7 @@ def test_bad_horizons_are_named(fitted, fh, words):
 )
 def test_horizons_of_another_kind_are_named(stamps, fh, words):
     with pytest.raises(OptionError, match=words):
-        TimeAxis.of([stamps]).horizon(fh, stamps[-1])
+        horizon(TimeAxis.of([stamps]), fh, stamps[-1])
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ import pytest
 import wishflow as wf
 from wishflow.errors import DataError, OptionError
 from wishflow.series.data.frames import Table
-from wishflow.series.data.grid import grid_start, placed, placed_covariates
-from wishflow.series.data.times import TimeAxis
+from wishflow.series.data.times import TimeAxis, grid_start, placed, placed_covariates
 
 SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2}
 N = 120
@@ -113,15 +112,14 @@ def test_where_a_grid_starts(first, freq, expected):
 def test_rows_around_half_past_the_hour_stay_together():
     index = stamps("hours") + pd.Timedelta("30min")
     axis = TimeAxis.of([index], "h")
-    table = placed(axis, Table(index, np.zeros((N, 1))), grid_start(axis, index))
-    assert table.index.equals(HOURS + pd.Timedelta("30min"))
+    found = placed(axis, index, grid_start(axis, index))
+    assert found.equals(HOURS + pd.Timedelta("30min"))
 
 
 def test_a_grid_of_its_own_is_kept():
     index = HOURS + pd.Timedelta("17min")
     axis = TimeAxis.of([index], "h")
-    table = Table(index, np.zeros((N, 1)))
-    assert placed(axis, table, grid_start(axis, index)) is table
+    assert placed(axis, index, grid_start(axis, index)) is index
 
 
 def test_rows_that_share_a_step_are_named(values):

@@ -10,6 +10,7 @@ from sklearn.base import clone
 import wishflow as wf
 from wishflow.errors import DataError, OptionError
 from wishflow.series import gaussian_filter as filtering
+from wishflow.series.data.door import admit_more
 from wishflow.series.data.frames import read
 from wishflow.series.running import autoregressive
 from wishflow.specs import checks
@@ -19,6 +20,10 @@ LINEAR = {"drift": "linear", "diffusion": "diagonal", "n_inducing": 4}
 CHOSEN = (1, 2, 24)
 A = np.array([[0.5, 0.2], [0.0, 0.4]])
 B = np.array([[0.35, 0.0], [-0.1, 0.4]])
+
+
+def _admitted(model, frame):
+    return admit_more(model.units_, read(frame, "y"), None)[None][0]
 
 
 def seasonal(n=3000, seed=0):
@@ -184,15 +189,13 @@ def test_a_forecast_from_holes_carries_their_spread(joint_size, n_inducing, monk
 
     def spread(rows):
         again = copy.copy(model)  # an update would not forget what is known
-        again.tails_ = {None: model.units_.last_rows(model.units_.tails(read(rows, "y"), None)[None])}
+        again.tails_ = {None: model.units_.last_rows(_admitted(model, rows))}
         return again.forecast(24, n_draws=8000).samples.std("draw").values
 
     ratio = spread(holed) / spread(y)
     np.testing.assert_allclose(ratio[:4], 1.0, atol=0.02)
     assert (ratio[4] > 1.02).all()  # lag 24 looks back at the hole at hour 5
-    belief = autoregressive.last_belief(
-        model.model_, model.units_.ticks(model.units_.tails(read(holed, "y"), None)[None])[-1]
-    )
+    belief = autoregressive.last_belief(model.model_, model.units_.ticks(_admitted(model, holed))[-1])
     assert (belief.older is None) == (joint_size > 6)
 
 

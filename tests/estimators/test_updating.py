@@ -13,6 +13,7 @@ import wishflow as wf
 from wishflow.callbacks import Callback
 from wishflow.files.model_file import read_model, write_model
 from wishflow.series import updating
+from wishflow.series.data.door import admit_more
 from wishflow.series.data.frames import read
 from wishflow.series.updating import Gain, Judges, is_taken, reservoir_of
 
@@ -109,7 +110,7 @@ def test_the_reservoir_is_the_latest_half_and_blocks_of_the_past(monkeypatch, la
 
 
 def test_the_rows_that_judge_are_the_latest_of_each_kind(fitted, y):
-    rows = updating.merged(fitted.units_, fitted.reservoir_, fitted.units_.tails(_panel(y.iloc[150:]), None))
+    rows = updating.merged(fitted.units_, fitted.reservoir_, _admitted(fitted, y.iloc[150:]))
     judges = Judges.of(rows[None], fitted.reservoir_[None])
     assert np.flatnonzero(judges.old).tolist() == list(range(125, 150))
     assert np.flatnonzero(judges.new).tolist() == list(range(188, 200))
@@ -121,7 +122,7 @@ def test_the_rows_that_judge_are_the_latest_of_each_kind(fitted, y):
 
 def judges_of(model, frame):
     """The rows that judge an update: old ones, new ones."""
-    rows = updating.merged(model.units_, model.reservoir_, model.units_.tails(_panel(frame), None))
+    rows = updating.merged(model.units_, model.reservoir_, _admitted(model, frame))
     judges = Judges.of(rows[None], model.reservoir_[None])
     return [rows[None].index[flags].tolist() for flags in (judges.old, judges.new)]
 
@@ -156,8 +157,8 @@ def test_the_whole_history_again_is_trained_on_as_before(monkeypatch, fitted, y)
     assert models[0].status_ == models[1].status_ and "(25 rows)" in models[0].status_
 
 
-def _panel(frame):
-    return read(frame, "y")
+def _admitted(model, frame):
+    return {key: tail for key, (tail, _) in admit_more(model.units_, read(frame, "y"), None).items()}
 
 
 # --- training that goes on --------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 
 from .. import metrics
 from ..series.data.calendar import harmonics
+from ..series.data.horizons import horizon
 from ..series.data.times import TimeAxis, noise_seed
 from ..series.forecast import Forecast
 
@@ -51,7 +52,7 @@ class _Rival(BaseEstimator):
 
     def _horizon(self, fh: Any) -> tuple[pd.Index, np.ndarray, pd.Index]:
         """Stamps asked for, their positions among all steps, and all steps on the way."""
-        index = self.axis_.horizon(fh, self.end_)
+        index = horizon(self.axis_, fh, self.end_)
         steps = np.round(self.axis_.units(index, float(self.axis_.numbers(self.seen_.index[-1:])[0]))).astype(int)
         return index, steps - 1, self.axis_.ahead(self.end_, list(range(1, int(steps[-1]) + 1)))
 

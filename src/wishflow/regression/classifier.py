@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,8 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
 
     def fit(self, X: Any, y: Any) -> FlowClassifier:
         """Fit to inputs X (N, D) and labels y (N,)."""
-        return self._fit(X, y)
+        fitted = copy.copy(self)
+        return self._trained(fitted, fitted._prepare(X, y))
 
     def _prepare(self, X: Any, y: Any, n_rows: int | None = None) -> Problem:
         X, y = checked_rows(self, X, y, ensure_min_samples=2)

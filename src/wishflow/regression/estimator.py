@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-import copy
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from .. import likelihoods
 from ..callbacks import make_callbacks
 from ..errors import unknown_option
-from ..likelihoods import LikelihoodSpec, StudentT
+from ..likelihoods import LikelihoodSpec, Poisson, StudentT
 from ..numerics.devices import computing
 from ..numerics.scaling import Scaler, random_directions, with_directions
 from ..specs import checks
@@ -47,13 +47,11 @@ class ModelEstimator(BaseEstimator, abc.ABC):
 
     # --- fitting ---
 
-    def _fit(self, X: Any, y: Any) -> Any:
-        """Fit a copy and take over what it learnt at the very end.
+    def _trained(self, fitted: Any, problem: Problem) -> Any:
+        """Train a copy and take over what it learnt at the very end.
 
         An error, or Ctrl-C, leaves the estimator exactly as it was.
         """
-        fitted = copy.copy(self)
-        problem = fitted._prepare(X, y)
         with computing():
             fitted._accept(train([problem], make_callbacks(self, len(problem.X)))[0])
         self.__dict__ = fitted.__dict__
@@ -123,3 +121,14 @@ def target_scaler(y: np.ndarray, likelihood: LikelihoodSpec) -> Scaler:
 def check_average(average: Any) -> None:
     if average not in ("density", "log"):
         raise unknown_option("average", average, ("density", "log"))
+
+
+def with_log_rate(likelihood: LikelihoodSpec, y: np.ndarray) -> LikelihoodSpec:
+    """A Poisson likelihood without log rates of its own gets log((Σ y + ½) / N) of each target (N, P).
+
+    The ½ is for targets without any count.
+    """
+    if not isinstance(likelihood, Poisson) or likelihood.log_rate is not None:
+        return likelihood
+    log_rate = np.log((y.sum(axis=0) + 0.5) / len(y))
+    return dataclasses.replace(likelihood, log_rate=tuple(log_rate.tolist()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from .. import likelihoods, specs
 from ..errors import OptionError
 from ..kernels.specs import KERNELS, KernelSpec, names_dims
-from ..likelihoods import LIKELIHOODS, Bernoulli, Categorical, LikelihoodSpec, Poisson
+from ..likelihoods import LIKELIHOODS, Bernoulli, Categorical, LikelihoodSpec
 from ..specs import checks
 from ..training.loop import HELD_OUT
 from ..training.options import TrainingOptions, preset_spec, with_options
@@ -22,7 +23,7 @@ from ..training.specs import TrainingSpec
 from ..wishart.specs import DIFFUSIONS, DiffusionSpec, GPDiffusion, Wishart
 from . import prediction
 from .data import checked_numbers, checked_rows, checked_targets
-from .estimator import ModelEstimator, check_average
+from .estimator import ModelEstimator, check_average, with_log_rate
 from .presets import PRESETS
 from .specs import FlowSpec, SparseGPSpec
 from .training import Problem
@@ -35,7 +36,8 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
 
     def fit(self, X: Any, y: Any) -> ModelRegressor:
         """Fit to inputs X (N, D) and targets y (N,) or (N, P); scales come from these rows alone."""
-        return self._fit(X, y)
+        fitted = copy.copy(self)
+        return self._trained(fitted, fitted._prepare(X, y))
 
     def _prepare(self, X: Any, y: Any, n_rows: int | None = None) -> Problem:
         X, y = checked_rows(self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2)
@@ -126,17 +128,6 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
 
     def _draws(self, X: Any, n_samples: int, seed: int) -> np.ndarray:
         return self.y_scaler_.inverse(prediction.joint_samples(self.model_, self._scaled(X), seed, n_samples))
-
-
-def with_log_rate(likelihood: LikelihoodSpec, y: np.ndarray) -> LikelihoodSpec:
-    """A Poisson likelihood without log rates of its own gets log((Σ y + ½) / N) of each target (N, P).
-
-    The ½ is for targets without any count.
-    """
-    if not isinstance(likelihood, Poisson) or likelihood.log_rate is not None:
-        return likelihood
-    log_rate = np.log((y.sum(axis=0) + 0.5) / len(y))
-    return dataclasses.replace(likelihood, log_rate=tuple(log_rate.tolist()))
 
 
 class SparseGPRegressor(ModelRegressor):

@@ -16,6 +16,7 @@ from .. import metrics
 from ..errors import DataError, OptionError
 from ..specs import checks
 from .data.frames import ONLY, read
+from .data.horizons import steps_of
 from .data.times import TimeAxis
 from .forecast import Forecast
 
@@ -92,7 +93,7 @@ def _one_series(y: Any) -> pd.DataFrame:
 
 
 def _steps(axis: TimeAxis, fh: Any, end: Any) -> list[int]:
-    steps = axis.steps(fh, end)
+    steps = steps_of(axis, fh, end)
     if steps is None:
         raise OptionError(
             f"fh={fh!r} holds stamps; expected steps (an int or a list) or a time span such as '48h', because every "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import specs
 from ..callbacks import make_callbacks
-from ..errors import DataError, OptionError
+from ..errors import OptionError
 from ..inducing.points import inducing_points
 from ..kernels.specs import KERNELS, KernelSpec
 from ..numerics.devices import computing, on_device
@@ -27,9 +28,11 @@ from ..training.specs import TrainingSpec
 from ..wishart.specs import DIFFUSIONS, DiffusionSpec, GPDiffusion, Wishart
 from . import updating
 from .data.calendar import calendar_option
+from .data.door import admit, admit_more
 from .data.frames import ONLY, Panel, check_targets, read
+from .data.horizons import horizon
 from .data.times import noise_seed
-from .data.units import Tail, Units
+from .data.units import Tail
 from .forecast import Forecast
 from .forecast_frames import ForecastFrames
 from .layout import Layout
@@ -37,9 +40,9 @@ from .presets import SERIES_PRESETS
 from .running import runner_of
 from .running.base import AbstractRunner, widened
 from .specs import DynamicsSpec, Lags, Latent, chosen_lags
-from .starts import imputed, in_steps, latent_start, latent_states, ridge_start
+from .starts import latent_start, latent_states, start_of
 from .training import SeriesProblem, train_series
-from .windows import Series, Ticks, cut, n_substeps, to_ticks
+from .windows import Series, all_ticks, imputed, scored_items, value_range, whole_gaps
 
 
 class WishartForecaster(ForecastFrames, BaseEstimator):
@@ -153,7 +156,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         self.name_: Any = y.name if isinstance(y, pd.Series) else None
         covariates = _read_covariates(X)
         calendar = calendar_option(self.calendar, self.drift)
-        self.units_ = Units.of(panel, covariates, self.spec_, self.transform, calendar, self.freq)
+        self.units_, tails = admit(panel, covariates, self.spec_, self.transform, calendar, self.freq)
         if self.innovations == "student_t" and self.units_.transforms.grow_exponentially:
             warnings.warn(
                 'innovations="student_t" with a logarithmic transform: the exponential of a Student-t has no mean, so '
@@ -164,13 +167,23 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         if self.verbose and self.freq is None and self.freq_ is not None:
             which = " (business days)" if self.units_.axis.counts_business_days else ""
             print(f"freq={self.freq_!r}{which} was inferred from the stamps.", file=sys.stderr)
-        tails = self.units_.tails(*self.units_.on_axis(panel, covariates))
         self.fh_ = fh
-        series = [self.units_.series(tail) for tail in tails.values()]
-        self.limits_ = self._limits(series)
-        n_rows = sum(len(s) for s in series)
-        self.training_ = self._training(n_rows, len(panel.columns))
-        problem = self._problem(series)
+        series: list[Series] = list(tails.values())
+        self.limits_ = self._limits(value_range(series))
+        self.training_ = self._training(sum(len(s) for s in series), len(panel.columns))
+        spec = self.spec_
+        ticks, full = all_ticks(series, spec, spec.step), [imputed(s) for s in series]
+        states, projection = (full, None) if spec.latent is None else latent_states(full, spec.latent.dim)
+        n_covariates = series[0].covariates.shape[1]
+        layout = Layout(states[0].values.shape[1], chosen_lags(lags), n_covariates, self.units_.n_linear)
+        whole, items = whole_gaps(states, spec), scored_items(ticks, spec)
+        n_inducing = checks.positive_int("n_inducing", self.n_inducing)
+        with computing():
+            start: Any = start_of(whole, spec)
+            if projection is not None:
+                start = latent_start(full, states, projection, start)
+            Z = inducing_points(np.asarray(layout.kernel_inputs(on_device(whole.X))), n_inducing, self.seed_)
+        problem = SeriesProblem(spec, self.training_, layout, *items, start, Z, self.seed_, self._schedule)
         with computing():
             trained = train_series(problem, make_callbacks(self, problem.n_items))
         self.model_, self.history_, self.n_iter_ = trained.model, trained.history, trained.n_iter
@@ -209,8 +222,8 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         )
         return with_options(preset_spec(self.preset, SERIES_PRESETS, n_rows, n_columns, simulates=simulates), options)
 
-    def _limits(self, series: list[Series]) -> Float[np.ndarray, "2 P"] | None:
-        """The lowest and highest values of a path, in the units of the model."""
+    def _limits(self, seen: Float[np.ndarray, "2 P"]) -> Float[np.ndarray, "2 P"] | None:
+        """The lowest and highest values of a path, given those of the data, in the units of the model."""
         share = checks.share_or_none("limits", self.limits)
         if share is None:
             return None
@@ -219,39 +232,12 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
                 f"limits={self.limits!r} given with latent_dim={self.latent_dim!r}; expected one of the two alone: "
                 "limits are of the series themselves, and a latent state has none."
             )
-        values = np.concatenate([s.values for s in series])
-        low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
+        low, high = seen
         return np.stack([low - share * (high - low), high + share * (high - low)])
 
-    def _problem(self, series: list[Series]) -> SeriesProblem:
-        spec = self.spec_
-        ticks = self._all_ticks(series, spec.step)
-        states, projection = (series, None) if spec.latent is None else latent_states(series, spec.latent.dim)
-        lags, n_covariates = chosen_lags(spec.lags), series[0].covariates.shape[1]
-        layout = Layout(states[0].values.shape[1], lags, n_covariates, self.units_.n_linear)
-        # Of a gap that is cut into steps no increment is seen but their sum: first the start for whole gaps.
-        whole, _ = cut(self._all_ticks([imputed(s) for s in states], max(1.0, spec.step)), spec.lags)
-        if not len(whole):
-            raise DataError(
-                "no two rows follow each other closely enough to learn from; raise max_gap, which counts steps of "
-                f"step={spec.step:g}, or lower lags."
-            )
-        n_inducing = checks.positive_int("n_inducing", self.n_inducing)
-        schedule = self.learning_rate if callable(self.learning_rate) else None
-        with computing():
-            start: Any = ridge_start(whole, "linear" in spec.drift, len(lags))
-            if spec.step < 1.0:
-                start = in_steps(start, int(n_substeps(1.0, spec.step)))
-            if projection is not None:
-                start = latent_start(series, states, projection, start)
-            Z = inducing_points(np.asarray(layout.kernel_inputs(on_device(whole.X))), n_inducing, self.seed_)
-        items = updating.scored_items(ticks, spec)
-        return SeriesProblem(spec, self.training_, layout, *items, start, Z, self.seed_, schedule)
-
-    def _all_ticks(self, series: list[Series], step: float) -> list[Ticks]:
-        spec = self.spec_
-        max_gap = spec.max_gap * spec.step / step  # in steps: gaps of one length cut the series, whatever the step
-        return [part for s in series for part in to_ticks(s, step, spec.lags, max_gap)]
+    @property
+    def _schedule(self) -> Callable | None:
+        return self.learning_rate if callable(self.learning_rate) else None
 
     def _runner(self) -> AbstractRunner:
         return runner_of(self.model_, self.limits_)
@@ -287,7 +273,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
 
     def _forecast(self, key: Any, tail: Tail, fh: Any, X: Panel | None, n_draws: int, seed: int) -> Forecast:
         units, runner = self.units_, self._runner()
-        index = units.axis.horizon(fh, tail.index[-1])
+        index = horizon(units.axis, fh, tail.index[-1])
         ticks = units.ticks(tail)[-1]
         seed = noise_seed(seed, key, tail.index[-1])
         h, u, place = units.future_ticks(key, tail, int(ticks.row[-1]), index, X)
@@ -326,13 +312,12 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
 
     def _with_past(self, panel: Panel, X: Panel | None) -> dict[Any, tuple[Tail, np.ndarray]]:
         """New rows in model units after the known past where they go on from it, and where they are in the whole."""
-        panel, X = self.units_.on_axis(panel, X, self.tails_)
         tails = {}
-        for key, new in self.units_.tails(panel, X).items():
+        for key, (new, is_row) in admit_more(self.units_, panel, X, self.tails_).items():
             past = self.tails_.get(key)
             goes_on = past is not None and new.index[0] > past.index[-1]
             whole = self.units_.joined(past, new) if past is not None and goes_on else new
-            tails[key] = (whole, whole.index.get_indexer(panel.tables[key].index))
+            tails[key] = (whole, whole.index.get_indexer(new.index[is_row]))
         return tails
 
     def update(self, y: Any, X: Any = None, update_params: bool = False) -> WishartForecaster:
@@ -348,9 +333,10 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         """
         check_is_fitted(self, "model_")
         trains = checks.flag("update_params", update_params)
-        panel, covariates = self.units_.on_axis(read(y, "y"), _read_covariates(X), self.tails_)
-        new = self.units_.tails(panel, covariates)
+        panel = read(y, "y")
+        admitted = admit_more(self.units_, panel, _read_covariates(X), self.tails_)
         self.units_.check_data(panel)
+        new = {key: tail for key, (tail, _) in admitted.items()}
         tails, kept = updating.merged(self.units_, self.tails_, new), getattr(self, "reservoir_", None)
         past = self.tails_ if kept is None else kept
         rows = tails if kept is None else updating.merged(self.units_, kept, new)
@@ -379,10 +365,10 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
             rows,
             past,
             self.seed_ + self.n_iter_,
-            self.learning_rate if callable(self.learning_rate) else None,
+            self._schedule,
             lambda n_items: make_callbacks(self, n_items),
         )
-        limits = self._limits([self.units_.series(tail) for tail in rows.values()])
+        limits = None if self.limits_ is None else self._limits(value_range(list(rows.values())))
         return {
             "model_": found.model,
             "history_": pd.concat([self.history_, found.history], ignore_index=True),
@@ -397,12 +383,11 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         With a transform it is the rate of the increments of y to first order. Holes are filled by the filter's mean.
         """
         check_is_fitted(self, "model_")
-        came = read(y, "y")
-        panel, covariates = self.units_.on_axis(came, _read_covariates(X), self.tails_)
+        panel = read(y, "y")
         found = {}
-        for key, tail in self.units_.tails(panel, covariates).items():
-            rates = self._covariances(tail)[tail.index.get_indexer(panel.tables[key].index)]
-            coordinates = {"time": came.tables[key].index, "variable": self._names(), "variable_2": self._names()}
+        for key, (tail, is_row) in admit_more(self.units_, panel, _read_covariates(X), self.tails_).items():
+            rates = self._covariances(tail)[is_row]
+            coordinates = {"time": panel.tables[key].index, "variable": self._names(), "variable_2": self._names()}
             found[key] = xr.DataArray(rates, coordinates, dims=("time", "variable", "variable_2"))
         return found if self.is_panel_ else found[ONLY]
 

@@ -10,22 +10,18 @@ from ..numerics.devices import on_device
 from .autoregressive import Start
 from .latent import LatentStart
 from .linear import lag_penalty
-from .windows import ENCODED_ROWS, Series, Transitions
-
-# --- time series ----------------------------------------------------------------------------------
+from .specs import DynamicsSpec, chosen_lags
+from .windows import ENCODED_ROWS, Series, Transitions, n_substeps
 
 RIDGE = 1e-3
 # Of what `lag_penalty` adds; no share of the rows, so that a prior gives way as they get more.
 LAG_RIDGE = 25.0
 
 
-def imputed(series: Series) -> Series:
-    """The series with holes filled by straight lines in time, ends by the nearest value: for starting values alone."""
-    values = series.values.copy()
-    for column in values.T:
-        is_there = ~np.isnan(column)
-        column[:] = np.interp(series.times, series.times[is_there], column[is_there]) if is_there.any() else 0.0
-    return Series(series.times, values, series.covariates)
+def start_of(whole: Transitions, spec: DynamicsSpec) -> Start:
+    """The start of the field, from steps over whole gaps (`whole_gaps`)."""
+    start = ridge_start(whole, "linear" in spec.drift, len(chosen_lags(spec.lags)))
+    return in_steps(start, int(n_substeps(1.0, spec.step))) if spec.step < 1.0 else start
 
 
 def ridge_start(transitions: Transitions, has_linear: bool, n_lags: int = 1) -> Start:
@@ -98,7 +94,7 @@ def latent_states(series: list[Series], dim: int) -> tuple[list[Series], np.ndar
     """Where the states of the latent model start, and the projection (dim, rows · P) that makes them of whole rows.
 
     Principal components, scaled to variance one, of each row where it has at least `dim` entries, otherwise of
-    `ENCODED_ROWS` rows side by side (an embedding in time).
+    `ENCODED_ROWS` rows side by side (an embedding in time). The series have no holes (`imputed`).
     """
     width = series[0].values.shape[1]
     n_rows = 1 if dim <= width else ENCODED_ROWS
@@ -107,7 +103,7 @@ def latent_states(series: list[Series], dim: int) -> tuple[list[Series], np.ndar
             f"latent_dim={dim} with {width} series; expected at most {ENCODED_ROWS * width} "
             f"({ENCODED_ROWS} for each of them)."
         )
-    embedded = [_embedded(imputed(s).values, n_rows) for s in series]
+    embedded = [_embedded(s.values, n_rows) for s in series]
     projection = _projection(np.concatenate(embedded), dim)
     states = [Series(s.times, rows @ projection.T, s.covariates) for s, rows in zip(series, embedded, strict=True)]
     return states, projection
@@ -130,7 +126,7 @@ def _projection(rows: np.ndarray, dim: int) -> np.ndarray:
 def latent_start(series: list[Series], states: list[Series], projection: np.ndarray, field: Start) -> LatentStart:
     """The readout by least squares from the states, its white noise from the residuals."""
     x = np.concatenate([s.values for s in states])
-    y = np.concatenate([imputed(s).values for s in series])
+    y = np.concatenate([s.values for s in series])
     gram = x.T @ x + RIDGE * len(x) * np.eye(x.shape[1])
     weights = np.linalg.solve(gram, x.T @ y).T
     white = np.maximum((y - x @ weights.T).var(axis=0), 0.01 * np.maximum(y.var(axis=0), 1e-6))

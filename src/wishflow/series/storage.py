@@ -80,16 +80,14 @@ def _rows_to_arrays(name: str, rows: dict[Any, Tail]) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _rows_of(header: dict[str, Any], name: str, arrays: dict[str, np.ndarray]) -> dict[Any, Tail]:
+def _rows_of(header: dict[str, Any], name: str, arrays: dict[str, np.ndarray], axis: TimeAxis) -> dict[Any, Tail]:
     """The series that the two above describe."""
-    return {
-        _key(key): Tail(
-            _index_of(index, arrays[f"{name}.{i}.index"]),
-            arrays[f"{name}.{i}.values"],
-            arrays[f"{name}.{i}.covariates"],
-        )
-        for i, (key, index) in enumerate(zip(header["keys"], header["indices"], strict=True))
-    }
+    found = {}
+    for i, (key, kind) in enumerate(zip(header["keys"], header["indices"], strict=True)):
+        index = _index_of(kind, arrays[f"{name}.{i}.index"])
+        values, covariates = arrays[f"{name}.{i}.values"], arrays[f"{name}.{i}.covariates"]
+        found[_key(key)] = Tail(axis.since_first(index), values, covariates, index)
+    return found
 
 
 def _is_object(transform: Any) -> bool:
@@ -156,10 +154,10 @@ def rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) ->
     forecaster.fh_ = None
     for name, value in header["attributes"].items():
         setattr(forecaster, name, value)
-    forecaster.tails_ = _rows_of(header, "tail", arrays)
+    forecaster.tails_ = _rows_of(header, "tail", arrays, forecaster.units_.axis)
     # Files of older versions have none.
     kept = header.get("reservoir", {"keys": [], "indices": []})
-    forecaster.reservoir_ = _rows_of(kept, "reservoir", arrays) or None
+    forecaster.reservoir_ = _rows_of(kept, "reservoir", arrays, forecaster.units_.axis) or None
     forecaster.limits_ = arrays.get("limits")
     forecaster.model_ = _model(forecaster, header, arrays)
     history = {"phase": header["history_phases"], **_part(arrays, "history.")}

@@ -23,7 +23,7 @@ from .data.units import TAIL, Tail, Units
 from .running import runner_of
 from .specs import DynamicsSpec, memory_of
 from .training import SeriesProblem, train_series
-from .windows import LATENT_WINDOW, WINDOW, Ticks, Transitions, Windows, cut, latent_windows, n_substeps, rollouts
+from .windows import scored_items
 
 # Rows of the past that are kept for training, of all series of a panel together, and the fewest of each of them.
 RESERVOIR = 4096
@@ -37,16 +37,6 @@ OLD_SHARE, NEW_SHARE, MOST_OLD = 1 / 6, 1 / 4, 400
 # How much they may lose, in standard errors of the mean loss. At none half of all harmless changes would be refused,
 # and all that follow a series as it changes; at one the parameters stay within what that many rows can tell apart.
 TOLERANCE = 1.0
-
-
-def scored_items(ticks: list[Ticks], spec: DynamicsSpec) -> tuple[Transitions | None, Windows]:
-    """What the objective is a sum over; windows of simulations are as long in time for any step up to the unit."""
-    n_ticks = int(n_substeps(1.0, spec.step))
-    if spec.latent is not None:
-        return None, latent_windows(ticks, n_ticks * LATENT_WINDOW)
-    if spec.objective == "transition":
-        return cut(ticks, spec.lags)
-    return None, rollouts(ticks, spec.lags, n_ticks * WINDOW)
 
 
 # --- the rows that are kept -------------------------------------------------------------------------
@@ -77,8 +67,8 @@ def _thinned(units: Units, tail: Tail, n_most: int) -> Tail:
     for k in range(1, 40):
         keep = is_latest | (block % 2**k == 0)
         if keep.sum() <= n_most:
-            return tail.rows(keep)
-    return tail.rows(is_latest)
+            return units.rows(tail, keep)
+    return units.rows(tail, is_latest)
 
 
 def merged(units: Units, past: Mapping[Any, Tail], new: Mapping[Any, Tail]) -> dict[Any, Tail]:
@@ -128,11 +118,11 @@ def _last_of(flags: np.ndarray, n: int) -> np.ndarray:
     return chosen
 
 
-def _trained_rows(tail: Tail, judges: Judges) -> Tail:
+def _trained_rows(units: Units, tail: Tail, judges: Judges) -> Tail:
     """The rows before the first that is held back: new rows are the last of a series, and so are those of them that
     judge; rows without a value may lie between them.
     """
-    return tail.rows(slice(None, int(judges.new.argmax()) if judges.new.any() else None))
+    return units.rows(tail, slice(None, int(judges.new.argmax()) if judges.new.any() else None))
 
 
 def _scores(
@@ -145,7 +135,7 @@ def _scores(
         if not len(at):
             continue
         start = max(int(at[0]) - TAIL - memory_of(units.lags), 0)
-        part = tail.rows(slice(start, None))
+        part = units.rows(tail, slice(start, None))
         ticks = units.ticks(part)
         scores = runner.row_log_density(ticks, len(part.index), seed) if ticks else np.full(len(part.index), np.nan)
         old.append(scores[judges[key].old[start:]])
@@ -212,7 +202,7 @@ def train_further(
     `past` holds those of the rows that were known before. `callbacks` makes them, given the number of items.
     """
     judges = {key: Judges.of(tail, past.get(key)) for key, tail in rows.items()}
-    trained_rows = {key: _trained_rows(tail, judges[key]) for key, tail in rows.items()}
+    trained_rows = {key: _trained_rows(units, tail, judges[key]) for key, tail in rows.items()}
     ticks = [part for tail in trained_rows.values() if len(tail.index) for part in units.ticks(tail)]
     shorter = dataclasses.replace(
         training,

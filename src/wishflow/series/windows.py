@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..errors import DataError
-from .specs import Lags, chosen_lags, joint_run_of, memory_of
+from .specs import DynamicsSpec, Lags, chosen_lags, joint_run_of, memory_of
 
 BURN_IN = 5
 WINDOW = 16
@@ -148,7 +148,48 @@ def _gap_ticks(series: Series, rows: np.ndarray, step: float) -> Ticks:
     return Ticks(h, series.covariates[nearest], y, np.where(is_last, rows[owner], -1))
 
 
+def all_ticks(series: list[Series], spec: DynamicsSpec, step: float) -> list[Ticks]:
+    """All series in steps of one length; gaps of one length cut them, whatever the step."""
+    return [part for s in series for part in to_ticks(s, step, spec.lags, spec.max_gap * spec.step / step)]
+
+
+def whole_gaps(series: list[Series], spec: DynamicsSpec) -> Transitions:
+    """Transitions over gaps of up to one unit without cuts: of a gap that is cut no increment is seen but the sum."""
+    found, _ = cut(all_ticks(series, spec, max(1.0, spec.step)), spec.lags)
+    if not len(found):
+        raise DataError(
+            "no two rows follow each other closely enough to learn from; raise max_gap, which counts steps of "
+            f"step={spec.step:g}, or lower lags."
+        )
+    return found
+
+
+def imputed(series: Series) -> Series:
+    """The series with holes filled by straight lines in time, ends by the nearest value: for starting values alone."""
+    values = series.values.copy()
+    for column in values.T:
+        is_there = ~np.isnan(column)
+        column[:] = np.interp(series.times, series.times[is_there], column[is_there]) if is_there.any() else 0.0
+    return Series(series.times, values, series.covariates)
+
+
+def value_range(series: list[Series]) -> Float[np.ndarray, "2 D"]:
+    """The lowest and the highest value of each column."""
+    values = np.concatenate([s.values for s in series])
+    return np.stack([np.nanmin(values, axis=0), np.nanmax(values, axis=0)])
+
+
 # --- what is scored ------------------------------------------------------------------------------
+
+
+def scored_items(ticks: list[Ticks], spec: DynamicsSpec) -> tuple[Transitions | None, Windows]:
+    """What the objective is a sum over; windows of simulations are as long in time for any step up to the unit."""
+    n_ticks = int(n_substeps(1.0, spec.step))
+    if spec.latent is not None:
+        return None, latent_windows(ticks, n_ticks * LATENT_WINDOW)
+    if spec.objective == "transition":
+        return cut(ticks, spec.lags)
+    return None, rollouts(ticks, spec.lags, n_ticks * WINDOW)
 
 
 def cut(ticks: list[Ticks], lags: Lags) -> tuple[Transitions, Windows]:

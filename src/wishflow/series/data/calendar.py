@@ -61,6 +61,11 @@ def harmonics(index: pd.Index, periods: tuple[str, ...]) -> np.ndarray:
     return np.concatenate([plain, (day[:, :, None] * year[:, None]).reshape(len(index), -1)], axis=1)
 
 
+def with_harmonics(covariates: np.ndarray, index: pd.Index, periods: tuple[str, ...]) -> np.ndarray:
+    """Covariates and, to the right of them, harmonics."""
+    return np.concatenate([covariates, harmonics(index, periods)], axis=1)
+
+
 def calendar_option(calendar: Any, drift: str) -> bool | str:
     """The option `calendar`, checked: True, False, or "seasonal" where the drift has a linear part."""
     if isinstance(calendar, bool | np.bool_):

@@ -10,7 +10,6 @@ import pandas as pd
 
 from ...errors import DataError
 from ..specs import Lags, memory_of
-from .times import check_order
 
 ONLY = None  # the key of a series that is no part of a panel
 
@@ -24,9 +23,6 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.index)
-
-    def rows(self, keep: Any) -> Table:
-        return Table(self.index[keep], self.values[keep])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +76,7 @@ def _frame(data: Any, name: str) -> tuple[pd.DataFrame, bool]:
 
 
 def _table(frame: pd.DataFrame, name: str) -> Table:
-    check_order(frame.index, name)
+    _check_order(frame.index, name)
     if frame.index.dtype.kind not in "iuf" and not isinstance(frame.index, pd.DatetimeIndex | pd.PeriodIndex):
         raise DataError(f"the index of {name} has dtype {frame.index.dtype}; expected time stamps, periods or numbers.")
     bad = [str(column) for column, dtype in frame.dtypes.items() if dtype.kind not in "iufb"]
@@ -93,6 +89,21 @@ def _table(frame: pd.DataFrame, name: str) -> Table:
             f"{name} holds infinity at {frame.index[row]}, {frame.columns[column]}; NaN marks what is missing."
         )
     return Table(frame.index, values)
+
+
+def _check_order(index: pd.Index, name: str) -> None:
+    """Stamps must be there, increasing and distinct."""
+    if index.hasnans:
+        raise DataError(
+            f"the index of {name} holds NaT at position {int(np.flatnonzero(index.isna())[0])}; drop the row."
+        )
+    if index.has_duplicates:
+        stamp = index[index.duplicated()][0]
+        raise DataError(
+            f"the index of {name} holds {stamp} twice; keep one row for each stamp (groupby(level=0).mean())."
+        )
+    if not index.is_monotonic_increasing:
+        raise DataError(f"the index of {name} is not sorted; call sort_index() first.")
 
 
 def check_targets(panel: Panel, lags: Lags) -> None:
@@ -110,31 +121,3 @@ def check_targets(panel: Panel, lags: Lags) -> None:
     needed = memory_of(lags) + 2
     if longest < needed:
         raise DataError(f"the longest series has {longest} rows; lags={lags} needs at least {needed}.")
-
-
-def align(X: Panel | None, y: Panel, name: str = "X") -> dict[Any, np.ndarray]:
-    """Covariates at the stamps of y, (N, U) for each key; they are known in advance, so none may be missing."""
-    if X is None:
-        return {key: np.zeros((len(table), 0)) for key, table in y.tables.items()}
-    found = {}
-    for key, table in y.tables.items():
-        source = X.tables.get(key, X.tables.get(ONLY))
-        if source is None:
-            raise DataError(f"{name} has no rows for the series {key!r}.")
-        found[key] = at_stamps(source, table.index, name)
-    return found
-
-
-def at_stamps(table: Table, index: pd.Index, name: str = "X") -> np.ndarray:
-    """The rows of a table at given stamps."""
-    where = table.index.get_indexer(index)
-    if (where < 0).any():
-        raise DataError(
-            f"{name} has no row for {index[int(np.flatnonzero(where < 0)[0])]}; covariates must cover every stamp of y "
-            f"and of the horizon (they reach from {table.index[0]} to {table.index[-1]})."
-        )
-    values = table.values[where]
-    if np.isnan(values).any():
-        row = int(np.argwhere(np.isnan(values))[0][0])
-        raise DataError(f"{name} holds NaN at {index[row]}; covariates are known in advance: fill them first.")
-    return values

@@ -1,28 +1,32 @@
-"""Time stamps and units: one unit is the median gap; stamps go to numbers and steps go back to stamps."""
+"""Time stamps and units: one unit is the median gap; stamps go to numbers, rows to steps, steps back to stamps."""
 
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
-import numbers
+import itertools
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Bool, Float, Int
 from pandas.tseries.frequencies import to_offset
 
 from ...errors import DataError, OptionError
 from ...specs import checks
+from ..specs import Lags, memory_of
+from .frames import ONLY, Panel, Table
 
 IRREGULAR = 1e-3
-HORIZONS = "steps (an int or a list), a time span such as '48h', or stamps"
 # Offsets of uneven length, and the period that counts them.
 PERIOD_OF = {"MS": "M", "ME": "M", "BMS": "M", "BME": "M", "QS": "Q", "QE": "Q", "BQS": "Q", "BQE": "Q"}
 PERIOD_OF |= {"YS": "Y", "YE": "Y", "BYS": "Y", "BYE": "Y"}
 BUSINESS_DAY = "B"
 # Weekends that daily stamps must have skipped, one after another of their weeks, before that is taken for a rule.
 WEEKENDS = 3
+# The phase of a grid in parts of a step: enough to keep readings at half past the hour together.
+PHASES = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +76,11 @@ class TimeAxis:
         """Time since `origin` (a number of the axis) in units."""
         return (self.numbers(index) - origin) / self.unit
 
+    def since_first(self, index: pd.Index) -> np.ndarray:
+        """Time since the first stamp in units."""
+        numbers = self.numbers(index)
+        return (numbers - numbers[:1]) / self.unit
+
     def ahead(self, end: Any, steps: Any) -> pd.Index:
         """The stamps `steps` steps after `end`; before it where they are negative."""
         steps = np.asarray(steps, int)
@@ -113,95 +122,6 @@ class TimeAxis:
         is_days = self.zone is None and length % pd.Timedelta("1D") == pd.Timedelta(0)
         offset: Any = pd.offsets.Day(length.days) if is_days else to_offset(length)
         return offset.freqstr
-
-    # --- horizons ---
-
-    def horizon(self, fh: Any, end: Any) -> pd.Index:
-        """Stamps of a horizon in order: an int h or a time span means all steps up to it, a list of ints these steps.
-
-        Stamps are taken as they are, in the time zone of `end`; all of them must lie after it.
-        """
-        steps = self.steps(fh, end)
-        return self._stamps(fh, end) if steps is None else self.ahead(end, steps)
-
-    def steps(self, fh: Any, end: Any) -> list[int] | None:
-        """The steps of a horizon in order, counted from `end`; None where it holds stamps."""
-        if fh is None or isinstance(fh, bool | np.bool_):
-            raise OptionError(f"fh={fh!r} given; expected {HORIZONS}.")
-        if isinstance(fh, str | dt.timedelta | np.timedelta64):
-            return self._counted(self._span(fh, end), end, fh)
-        if isinstance(fh, numbers.Integral) or (isinstance(fh, np.ndarray) and fh.ndim == 0 and fh.dtype.kind in "iu"):
-            return self._counted(list(range(1, int(fh) + 1)), end, fh)
-        # Among numbers an index holds stamps, as the one of the data does, and a list steps.
-        is_stamps = isinstance(fh, pd.Index) and self.kind == "number"
-        if is_stamps or np.asarray(fh).dtype.kind not in "iu":
-            return None
-        return self._counted(sorted(int(k) for k in np.ravel(fh)), end, fh)
-
-    def _span(self, fh: Any, end: Any) -> list[int]:
-        """All steps up to a time span after `end`; of business days those among the days of the span."""
-        has_days = self.counts_business_days and isinstance(end, pd.Timestamp)
-        if self.kind != "datetime" and not has_days:
-            what = "the stamps of the data are numbers" if self.kind == "number" else f"steps are those of {self.freq}"
-            raise OptionError(f"fh={fh!r} is a time span, but {what}; expected whole numbers of steps, or stamps.")
-        try:
-            span = pd.Timedelta(fh)
-        except ValueError as error:
-            raise OptionError(f"fh={fh!r} is no time span; expected one such as '48h', steps or stamps.") from error
-        if has_days:
-            clock = end.tz_localize(None)
-            stamps = pd.date_range(clock, clock + span, freq=self.freq)
-            return list(range(1, int((stamps > clock).sum()) + 1))
-        return list(range(1, int(np.floor(span.as_unit("ns").value / self.unit + IRREGULAR)) + 1))
-
-    def _counted(self, steps: list[int], end: Any, fh: Any) -> list[int]:
-        if not steps or min(steps) < 1:
-            raise OptionError(
-                f"fh={fh!r} given; expected steps of at least 1, counted from the end of the data ({end})."
-            )
-        _check_distinct(pd.Index(steps))
-        if not self.is_regular:
-            raise OptionError(
-                f"fh={fh!r} counts steps, but the stamps are irregular; pass the stamps to forecast, or freq= to the "
-                "forecaster."
-            )
-        return steps
-
-    def _stamps(self, fh: Any, end: Any) -> pd.Index:
-        index: Any = pd.Index(np.atleast_1d(fh) if np.ndim(fh) == 0 else fh)
-        if not len(index):
-            raise OptionError(f"fh={fh!r} is empty; expected {HORIZONS}.")
-        self._check_kind(index, end)
-        if index.hasnans:
-            raise OptionError("fh holds NaT; expected a stamp in every place.")
-        index = index.sort_values()
-        _check_distinct(index)
-        if isinstance(index, pd.DatetimeIndex) and index.tz is not None:
-            index = index.tz_convert(end.tz)
-        if not index[0] > end:
-            raise OptionError(f"fh starts at {index[0]}; expected stamps after the end of the data ({end}).")
-        return index
-
-    def _check_kind(self, index: Any, end: Any) -> None:
-        """Stamps of a horizon are of the kind of those of the data."""
-        if self.kind == "number":
-            is_right = index.dtype.kind in "iuf"
-        else:
-            is_right = isinstance(index, pd.PeriodIndex if isinstance(end, pd.Period) else pd.DatetimeIndex)
-        if not is_right or (isinstance(end, pd.Period) and index.dtype != pd.PeriodIndex([end]).dtype):
-            raise OptionError(
-                f"fh holds {index.dtype}; expected stamps as in the data, which end at {end!r}, or whole numbers of "
-                "steps."
-            )
-        if isinstance(index, pd.DatetimeIndex) and (index.tz is None) != (end.tz is None):
-            raise OptionError(
-                f"fh has the time zone {index.tz}, the data have {end.tz}; give both one (tz_localize), or none."
-            )
-
-
-def _check_distinct(index: pd.Index) -> None:
-    if index.has_duplicates:
-        raise OptionError(f"fh holds {index[index.duplicated()][0]} twice; give each step or stamp once.")
 
 
 def _utc(index: pd.Index) -> pd.DatetimeIndex:
@@ -277,21 +197,6 @@ def _is_regular(gaps: np.ndarray, unit: float) -> bool:
     return bool(np.abs(gaps / unit - np.round(gaps / unit)).max() < IRREGULAR) if len(gaps) else True
 
 
-def check_order(index: pd.Index, name: str) -> None:
-    """Stamps must be there, increasing and distinct."""
-    if index.hasnans:
-        raise DataError(
-            f"the index of {name} holds NaT at position {int(np.flatnonzero(index.isna())[0])}; drop the row."
-        )
-    if index.has_duplicates:
-        stamp = index[index.duplicated()][0]
-        raise DataError(
-            f"the index of {name} holds {stamp} twice; keep one row for each stamp (groupby(level=0).mean())."
-        )
-    if not index.is_monotonic_increasing:
-        raise DataError(f"the index of {name} is not sorted; call sort_index() first.")
-
-
 def check_same_kind(index: Any, known: Any, name: str, whose: str) -> None:
     """Stamps that are to stand on one axis: all numbers, all periods, or all times, with zones or without."""
     if _kind(index) != _kind(known):
@@ -311,3 +216,214 @@ def noise_seed(seed: int, *origin: Any) -> int:
     """A seed for the noise of one forecast, from what it starts at; the same in every process."""
     place = zlib.crc32(" ".join(map(str, origin)).encode())
     return int(np.random.SeedSequence([seed, place]).generate_state(1)[0])
+
+
+# --- grids ------------------------------------------------------------------------------------------
+
+
+def grid_start(axis: TimeAxis, index: pd.Index) -> Any:
+    """The first stamp of the grid of a series.
+
+    It is that of the first row where all rows lie on a grid with it. Otherwise steps are counted from midnight (numbers
+    from zero), shifted by the quarter of a step nearest to the mean phase of the rows, so that readings at half past
+    every hour, give or take ten minutes, do not fall on two hours by chance.
+    """
+    first = index[0]
+    if isinstance(first, pd.Period):
+        return first
+    if axis.kind == "period":
+        return _step_of(axis, first)
+    units = _units(axis, index, first)
+    if np.abs(units - np.round(units)).max() < IRREGULAR:
+        return first
+    origin = first.normalize() if axis.kind == "datetime" else type(first)(0)
+    since = _units(axis, index, origin)
+    # The mean of angles, for a phase just below one step and one just above none are close to each other.
+    phase = np.angle(np.exp(2j * np.pi * since).mean()) / (2.0 * np.pi)
+    phase = round(PHASES * float(phase)) / PHASES
+    start = phase + round(float(since[0]) - phase)
+    return origin + (
+        pd.Timedelta(round(start * axis.unit), unit="ns") if axis.kind == "datetime" else start * axis.unit
+    )
+
+
+def _step_of(axis: TimeAxis, stamp: pd.Timestamp) -> pd.Timestamp:
+    """The stamp of the month, quarter, year or business day that a stamp lies in."""
+    offset: Any = to_offset(axis.freq)
+    if offset.is_on_offset(stamp):
+        return stamp
+    sides = pd.DatetimeIndex([offset.rollback(stamp), offset.rollforward(stamp)]).normalize()
+    is_same = axis.numbers(sides) == axis.numbers(pd.DatetimeIndex([stamp]))[0]
+    return sides[int(is_same.argmax())]
+
+
+def places(axis: TimeAxis, index: pd.Index, start: Any) -> Int[np.ndarray, " N"]:
+    """The steps of the grid through `start` nearest to the rows; one row for each."""
+    found = np.round(_units(axis, index, start)).astype(int)
+    if (np.diff(found) < 1).any():
+        k = int(np.flatnonzero(np.diff(found) < 1)[0])
+        raise DataError(
+            f"several rows fall on one step of the grid, for example {index[k]} and {index[k + 1]}; resample the "
+            "series, or give a shorter freq."
+        )
+    return found
+
+
+def placed(axis: TimeAxis, index: pd.Index, start: Any) -> pd.Index:
+    """The stamps of the grid through `start` nearest to the rows."""
+    found = axis.ahead(start, places(axis, index, start))
+    return index if found.equals(index) else found
+
+
+def placed_covariates(axis: TimeAxis, table: Table, start: Any, rows: pd.Index) -> Table:
+    """Covariates at the stamps of the grid: those given at the stamp of a row of y where there is one, otherwise those
+    at the stamp nearest to the step. `rows` are the stamps of y as they came.
+    """
+    if isinstance(table.index, pd.DatetimeIndex) and table.index.tz is not None:
+        # Days and months are those of the data, wherever the clock of the covariates hangs.
+        table = Table(table.index.tz_convert(start.tz), table.values)
+    units = _units(axis, table.index, start)
+    place = np.round(units).astype(int)
+    distance = np.where(np.isin(axis.numbers(table.index), axis.numbers(rows)), -1.0, np.abs(units - place))
+    order = np.lexsort((distance, place))
+    keep = order[np.unique(place[order], return_index=True)[1]]
+    return Table(axis.ahead(start, place[keep]), table.values[keep])
+
+
+def filled(axis: TimeAxis, index: pd.Index, max_gap: float) -> tuple[pd.Index, Bool[np.ndarray, " M"]]:
+    """With the steps of the grid that are not there, but for those in gaps above `max_gap` steps; which ones were.
+
+    Rows that are there keep their stamps.
+    """
+    start = grid_start(axis, index)
+    place = places(axis, index, start)
+    inside = [np.arange(a + 1, b) for a, b in itertools.pairwise(place) if 1 < b - a <= max_gap]
+    if not inside:
+        return index, np.ones(len(index), bool)
+    holes = np.concatenate(inside)
+    order = np.argsort(np.concatenate([place, holes]))
+    return index.append(axis.ahead(start, holes))[order], order < len(index)
+
+
+def spread(values: Float[np.ndarray, "N D"], is_row: Bool[np.ndarray, " M"]) -> Float[np.ndarray, "M D"]:
+    """The rows at their places, NaN at all others."""
+    found = np.full((len(is_row), values.shape[1]), np.nan)
+    found[is_row] = values
+    return found
+
+
+def _units(axis: TimeAxis, index: pd.Index, start: Any) -> np.ndarray:
+    return axis.units(index, float(axis.numbers(pd.Index([start]))[0]))
+
+
+# --- rows -------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """A series at stamps of the axis, its times in units of the model, NaN where a step has no row, and X there.
+
+    `is_row` marks the rows that came.
+    """
+
+    index: pd.Index
+    times: Float[np.ndarray, " N"]
+    values: Float[np.ndarray, "N D"]
+    covariates: Float[np.ndarray, "N U"]
+    is_row: Bool[np.ndarray, " N"]
+
+
+def on_axis(
+    axis: TimeAxis,
+    panel: Panel,
+    X: Panel | None,
+    past: Mapping[Any, pd.Index],
+    has_freq: bool,
+    lags: Lags,
+    longest_gap: float,
+) -> dict[Any, Rows]:
+    """Every series at the stamps of the axis: in the zone of the rows known so far, on the grid of `freq` if given, and
+    with its holes as rows where there is a grid.
+
+    `past` has the stamps known so far; a series that goes on stays on their grid. Gaps above `longest_gap` units are
+    not filled, and without `freq` nor lags that need it, nothing is where X would have to be known there.
+    """
+    is_filled = axis.is_regular and (memory_of(lags) > 1 or X is None or has_freq)
+    for key, table in panel.tables.items():
+        if past:
+            check_same_kind(table.index, next(iter(past.values())), named("y", key), "the data of fit")
+        source = source_of(key, X)
+        if source is not None:
+            check_same_kind(source.index, table.index, named("X", key), "y")
+    found = {}
+    for key, table in panel.tables.items():
+        known, source = past.get(key), source_of(key, X)
+        index: Any = table.index
+        if known is not None and isinstance(index, pd.DatetimeIndex) and index.tz is not None:
+            index = index.tz_convert(known.tz)  # type: ignore[attr-defined]
+        if has_freq:
+            start = grid_start(axis, index) if known is None else known[-1]
+            source = None if source is None else placed_covariates(axis, source, start, index)
+            index = placed(axis, index, start)
+        else:
+            _require_weekdays(axis, index, named("y", key))
+            require_one_row_a_step(axis, index)
+        index, is_row = filled(axis, index, longest_gap) if is_filled else (index, np.ones(len(index), bool))
+        covariates = np.zeros((len(index), 0)) if source is None else at_stamps(source, index)
+        found[key] = Rows(index, axis.since_first(index), spread(table.values, is_row), covariates, is_row)
+    return found
+
+
+def source_of(key: Any, X: Panel | None) -> Table | None:
+    """The covariates of a series: its own, or those that all have in common."""
+    if X is None:
+        return None
+    if key not in X.tables and ONLY not in X.tables:
+        raise DataError(f"X has no rows for the series {key!r}.")
+    return X.tables.get(key, X.tables.get(ONLY))
+
+
+def at_stamps(table: Table, index: pd.Index, name: str = "X") -> np.ndarray:
+    """The rows of covariates at given stamps; they are known in advance, so none may be missing."""
+    where = table.index.get_indexer(index)
+    if (where < 0).any():
+        raise DataError(
+            f"{name} has no row for {index[int(np.flatnonzero(where < 0)[0])]}; covariates must cover every stamp of y "
+            f"and of the horizon (they reach from {table.index[0]} to {table.index[-1]})."
+        )
+    values = table.values[where]
+    if np.isnan(values).any():
+        row = int(np.argwhere(np.isnan(values))[0][0])
+        raise DataError(f"{name} holds NaN at {index[row]}; covariates are known in advance: fill them first.")
+    return values
+
+
+def require_one_row_a_step(axis: TimeAxis, index: pd.Index) -> None:
+    """Of steps that were inferred and hold many stamps, such as business days or months."""
+    if axis.kind != "period":
+        return
+    is_same = np.diff(axis.numbers(index)) == 0.0
+    if is_same.any():
+        k = int(np.flatnonzero(is_same)[0])
+        step = "business day" if axis.counts_business_days else f"step of freq_={axis.step_name!r}"
+        raise DataError(
+            f"two rows fall on one {step}: {index[k]} and {index[k + 1]}. The frequency was inferred from the "
+            "stamps of fit, and each step has one row. To correct a known row, give it at its own stamp; to add "
+            "rows, keep one for each step, or fit again with a shorter freq."
+        )
+
+
+def _require_weekdays(axis: TimeAxis, index: Any, name: str) -> None:
+    """Of business days that were inferred."""
+    is_weekend = index.dayofweek > 4 if axis.counts_business_days else np.zeros(1, bool)
+    if is_weekend.any():
+        stamp = index[is_weekend][0]
+        raise DataError(
+            f"{name} holds {stamp}, a {stamp.strftime('%A')}, but business days were inferred from the stamps of fit; "
+            "fit with freq='D' if weekends belong to the series, or with freq='B' to move such rows to the next "
+            "business day."
+        )
+
+
+def named(name: str, key: Any) -> str:
+    return name if key is ONLY else f"{name} of {key!r}"

@@ -156,6 +156,15 @@ class ColumnTransforms:
             raise OptionError(f"transform names {unknown[0]!r}, which is no column; the columns are {list(columns)}.")
         return cls(tuple(choice.get(name) for name in columns), scales)
 
+    @classmethod
+    def learnt(cls, choice: Any, columns: pd.Index, values: np.ndarray) -> tuple[ColumnTransforms, np.ndarray]:
+        """The transforms of training data (checked), and the data behind them."""
+        transforms = cls.of(choice, columns, typical_values(values))
+        transforms.check_data(values, columns)
+        z = transforms.forward(values)
+        transforms.check_objects(z, columns)
+        return transforms, z
+
     def _each(self, method: str, values: np.ndarray) -> np.ndarray:
         columns = [getattr(part, method)(values[..., d]) for d, part in enumerate(self.parts)]
         return np.stack(columns, axis=-1)
@@ -176,6 +185,16 @@ class ColumnTransforms:
         """Whether values lie where the transforms are defined; so do those that are missing."""
         bounds = np.array([part.bound for part in self.parts])
         return np.isnan(values) | (values > bounds)
+
+    def check_support(self, values: np.ndarray, names: pd.Index) -> None:
+        bad = np.argwhere(~self.is_supported(values))
+        if len(bad):
+            row, d = bad[0]
+            part, choice = self.parts[d], self.choices[d]
+            raise DataError(
+                f"the series {names[d]!r} holds {values[row, d]:g}; its transform {choice!r} takes values above "
+                f"{part.bound:g}."
+            )
 
     def forward(self, values: np.ndarray) -> np.ndarray:
         return self._each("forward", values)
@@ -207,5 +226,5 @@ class ColumnTransforms:
                     "transformed data: draws there have no value, or one that log_prob does not account for. Use one "
                     "that maps onto all numbers ('log', 'asinh', Yeo-Johnson), or keep paths near the data with "
                     "limits=0.",
-                    stacklevel=4,
+                    stacklevel=5,
                 )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,13 +10,22 @@ import pandas as pd
 
 from ...errors import DataError, OptionError
 from ...numerics.scaling import Scaler
-from ..specs import DynamicsSpec, Lags, memory_of
+from ..specs import Lags, memory_of
 from ..windows import Series, Ticks, n_substeps, to_ticks
-from .calendar import chosen_periods, harmonics, n_products, seconds
-from .frames import ONLY, Panel, Table, align, at_stamps
-from .grid import filled, grid_start, placed, placed_covariates
-from .times import TimeAxis, check_same_kind
-from .transforms import ColumnTransforms, typical_values
+from .calendar import n_products, with_harmonics
+from .frames import Panel, Table
+from .times import (
+    TimeAxis,
+    at_stamps,
+    check_same_kind,
+    filled,
+    named,
+    placed_covariates,
+    require_one_row_a_step,
+    source_of,
+    spread,
+)
+from .transforms import ColumnTransforms
 
 # Rows that are kept to start forecasts from: the belief forgets what is older.
 TAIL = 96
@@ -26,25 +33,10 @@ LONGEST_TAIL = 2000
 
 
 @dataclasses.dataclass(frozen=True)
-class Tail:
-    """Rows of a series in model units: what forecasts condition on."""
+class Tail(Series):
+    """Rows of a series in model units, and their stamps; forecasts condition on the last of them."""
 
     index: pd.Index
-    values: np.ndarray
-    covariates: np.ndarray
-
-    def rows(self, keep: Any) -> Tail:
-        return Tail(self.index[keep], self.values[keep], self.covariates[keep])
-
-    def last_rows(self, n_least: int) -> Tail:
-        """The last `n_least` rows, or as many more as hold the last value of every column (up to `LONGEST_TAIL`)."""
-        n = len(self.index)
-        is_there = ~np.isnan(self.values)
-        last = np.where(is_there.any(axis=0), n - 1 - is_there[::-1].argmax(axis=0), n - 1)
-        start = max(min(n - n_least, int(last.min())), n - max(LONGEST_TAIL, n_least), 0)
-        if not is_there[start:].any() and is_there.any():
-            start = int(np.flatnonzero(is_there.any(axis=1))[-1])
-        return self.rows(slice(start, None))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,39 +54,6 @@ class Units:
     step: float
     lags: Lags
     max_gap: float
-
-    @classmethod
-    def of(
-        cls, panel: Panel, X: Panel | None, spec: DynamicsSpec, transform: Any, calendar: bool | str, freq: Any
-    ) -> Units:
-        """Scales of the training data; axis and calendar of its stamps."""
-        indices = [table.index for table in panel.tables.values()]
-        axis = TimeAxis.of(indices, freq)
-        _check_kinds(panel, X, {})
-        if freq is not None:
-            panel, X = _on_grids(axis, panel, X, {})
-        values = np.concatenate([t.values for t in panel.tables.values()])
-        transforms = ColumnTransforms.of(transform, panel.columns, typical_values(values))
-        transforms.check_data(values, panel.columns)
-        z = transforms.forward(values)
-        transforms.check_objects(z, panel.columns)
-        periods: tuple[str, ...] = ()
-        if calendar:
-            gap = axis.unit / 1e9 if axis.kind == "datetime" else float(np.median(np.diff(seconds(indices[0]))))
-            periods = chosen_periods(indices, gap, calendar == "seasonal")
-        return cls(
-            panel.columns,
-            axis,
-            transforms,
-            Scaler(np.nanmean(z, axis=0), np.nanstd(z, axis=0)),
-            None if X is None else X.columns,
-            None if X is None else Scaler.of(np.concatenate(list(align(X, panel).values())), "X"),
-            periods,
-            freq is not None,
-            spec.step,
-            spec.lags,
-            spec.max_gap,
-        )
 
     @property
     def n_linear(self) -> int:
@@ -149,39 +108,7 @@ class Units:
         for table in panel.tables.values():
             self.transforms.check_data(table.values, self.columns)
 
-    def _check_support(self, values: np.ndarray) -> None:
-        bad = np.argwhere(~self.transforms.is_supported(values))
-        if len(bad):
-            row, d = bad[0]
-            part, choice = self.transforms.parts[d], self.transforms.choices[d]
-            raise DataError(
-                f"the series {self.columns[d]!r} holds {values[row, d]:g}; its transform {choice!r} takes values above "
-                f"{part.bound:g}."
-            )
-
     # --- rows ---
-
-    def on_axis(
-        self, panel: Panel, X: Panel | None, past: Mapping[Any, Tail] = MappingProxyType({})
-    ) -> tuple[Panel, Panel | None]:
-        """y and X at the stamps of the axis: in the zone of the rows known so far, and on the grid of `freq` if given.
-
-        A series that goes on stays on the grid of its past. The rows keep their order and their number.
-        """
-        _check_kinds(panel, X, past)
-        tables = {key: _in_zone(table, past.get(key)) for key, table in panel.tables.items()}
-        panel = dataclasses.replace(panel, tables=tables)
-        if self.axis.counts_business_days and not self.has_freq:
-            for key, table in tables.items():
-                _require_weekdays(table.index, _named("y", key))
-        return _on_grids(self.axis, panel, X, past) if self.has_freq else (panel, X)
-
-    def tails(self, panel: Panel, X: Panel | None) -> dict[Any, Tail]:
-        """Scaled values and covariates, on a grid where one is needed; y and X are at stamps of the axis."""
-        if not panel.columns.equals(self.columns):
-            raise DataError(f"y has columns {list(panel.columns)}; fit saw {list(self.columns)}.")
-        self.check_covariates(X)
-        return {key: self._tail(key, table, X) for key, table in panel.tables.items()}
 
     def check_covariates(self, X: Panel | None) -> None:
         if (X is None) != (self.x_columns is None):
@@ -190,22 +117,21 @@ class Units:
         if X is not None and self.x_columns is not None and not X.columns.equals(self.x_columns):
             raise DataError(f"X has columns {list(X.columns)}; fit saw {list(self.x_columns)}.")
 
-    def _tail(self, key: Any, table: Table, X: Panel | None) -> Tail:
-        self._require_one_row_a_step(table.index)
-        if self.axis.is_regular and (self.has_older_lags or X is None or self.has_freq):
-            table = filled(self.axis, table, self.max_gap * self.step)
-        self._check_support(table.values)
-        return Tail(table.index, self.forward(table.values), self._covariates(table.index, _source(key, X)))
-
-    def _covariates(self, index: pd.Index, source: Table | None) -> np.ndarray:
-        parts = [harmonics(index, self.periods)]
-        if source is not None and self.x_scaler is not None:
-            parts.insert(0, self.x_scaler.forward(at_stamps(source, index)))
-        return np.concatenate(parts, axis=1)
+    def rows(self, tail: Tail, keep: Any) -> Tail:
+        """Some rows of a series; times are counted from the first of them."""
+        index = tail.index[keep]
+        return Tail(self.axis.since_first(index), tail.values[keep], tail.covariates[keep], index)
 
     def last_rows(self, tail: Tail) -> Tail:
         """What forecasts start from: `TAIL` rows, more where lags are long (the belief about them needs a past too)."""
-        return tail.last_rows(max(TAIL, memory_of(self.lags) + TAIL // 2))
+        n_least, n = max(TAIL, memory_of(self.lags) + TAIL // 2), len(tail)
+        is_there = ~np.isnan(tail.values)
+        # As many more as hold the last value of every column (up to `LONGEST_TAIL`).
+        last = np.where(is_there.any(axis=0), n - 1 - is_there[::-1].argmax(axis=0), n - 1)
+        start = max(min(n - n_least, int(last.min())), n - max(LONGEST_TAIL, n_least), 0)
+        if not is_there[start:].any() and is_there.any():
+            start = int(np.flatnonzero(is_there.any(axis=1))[-1])
+        return self.rows(tail, slice(start, None))
 
     def joined(self, past: Tail, new: Tail) -> Tail:
         """Past and new rows in order. Where both have a stamp a new number wins, and a NaN leaves what was known.
@@ -218,41 +144,20 @@ class Units:
         index = past.index[keep].append(new.index)
         order = np.argsort(self.axis.numbers(index), kind="stable")
         index = index[order]
-        self._require_one_row_a_step(index)
+        if not self.has_freq:
+            require_one_row_a_step(self.axis, index)
         values = np.concatenate([past.values[keep], arrived])[order]
         covariates = np.concatenate([past.covariates[keep], new.covariates])[order]
-        if not self.has_older_lags:
-            return Tail(index, values, covariates)
-        table = filled(self.axis, Table(index, values), self.max_gap * self.step)
-        if len(table) == len(index):
-            return Tail(index, values, covariates)
-        # The covariates of rows that never came are those of the row before them.
-        before = np.maximum(index.searchsorted(table.index, side="right") - 1, 0)
-        return Tail(table.index, table.values, covariates[before])
-
-    def _require_one_row_a_step(self, index: pd.Index) -> None:
-        """Of steps that were inferred and hold many stamps, such as business days or months; with `freq` rows are
-        placed on the grid.
-        """
-        if self.has_freq or self.axis.kind != "period":
-            return
-        is_same = np.diff(self.axis.numbers(index)) == 0.0
-        if is_same.any():
-            k = int(np.flatnonzero(is_same)[0])
-            step = "business day" if self.axis.counts_business_days else f"step of freq_={self.axis.step_name!r}"
-            raise DataError(
-                f"two rows fall on one {step}: {index[k]} and {index[k + 1]}. The frequency was inferred from the "
-                "stamps of fit, and each step has one row. To correct a known row, give it at its own stamp; to add "
-                "rows, keep one for each step, or fit again with a shorter freq."
-            )
+        if self.has_older_lags:
+            index, is_row = filled(self.axis, index, self.max_gap * self.step)
+            # The covariates of rows that never came are those of the row before them.
+            values, covariates = spread(values, is_row), covariates[np.cumsum(is_row) - 1]
+        return Tail(self.axis.since_first(index), values, covariates, index)
 
     # --- time ---
 
-    def series(self, tail: Tail) -> Series:
-        return Series(self._ahead(tail.index[:1], tail.index), tail.values, tail.covariates)
-
     def ticks(self, tail: Tail) -> list[Ticks]:
-        return to_ticks(self.series(tail), self.step, self.lags, self.max_gap)
+        return to_ticks(tail, self.step, self.lags, self.max_gap)
 
     def _ahead(self, start: pd.Index, index: pd.Index) -> np.ndarray:
         return self.axis.units(index, float(self.axis.numbers(start)[0]))
@@ -288,12 +193,15 @@ class Units:
             index = passed
         elif self.has_older_lags:
             raise OptionError("fh holds stamps off the grid; with lags above 1 a forecast goes from step to step.")
-        source = _source(key, X)
+        source = source_of(key, X)
         if source is not None:
-            check_same_kind(source.index, tail.index, _named("X", key), "the data of fit")
+            check_same_kind(source.index, tail.index, named("X", key), "the data of fit")
             if self.has_freq:
                 source = placed_covariates(self.axis, source, tail.index[-1], tail.index[:0])
-        return Table(index, self._covariates(index, source)), place
+        known = np.zeros((len(index), 0))
+        if source is not None and self.x_scaler is not None:
+            known = self.x_scaler.forward(at_stamps(source, index))
+        return Table(index, with_harmonics(known, index, self.periods)), place
 
     def _require_steps(self, passed: pd.Index, place: np.ndarray, index: pd.Index) -> None:
         """The stamps asked for are steps: a month holds many days, and one of them alone is the stamp of its step."""
@@ -304,58 +212,3 @@ class Units:
                 f"fh holds {index[~is_step][0]}, which is no step after the end of the data; the first step is "
                 f"{passed[0]}: pass such stamps, or whole numbers of steps."
             )
-
-
-def _on_grids(axis: TimeAxis, panel: Panel, X: Panel | None, past: Mapping[Any, Tail]) -> tuple[Panel, Panel | None]:
-    """Every series on its grid, and for each the covariates there."""
-    tables, covariates = {}, {}
-    for key, table in panel.tables.items():
-        start = past[key].index[-1] if key in past else grid_start(axis, table.index)
-        tables[key] = placed(axis, table, start)
-        source = _source(key, X)
-        if source is not None:
-            covariates[key] = placed_covariates(axis, source, start, table.index)
-    on_grid = None if X is None else dataclasses.replace(X, tables=covariates)
-    return dataclasses.replace(panel, tables=tables), on_grid
-
-
-def _check_kinds(panel: Panel, X: Panel | None, past: Mapping[Any, Tail]) -> None:
-    """y has stamps of the kind of those seen so far, and X of the kind of y."""
-    for key, table in panel.tables.items():
-        if past:
-            check_same_kind(table.index, next(iter(past.values())).index, _named("y", key), "the data of fit")
-        source = _source(key, X)
-        if source is not None:
-            check_same_kind(source.index, table.index, _named("X", key), "y")
-
-
-def _require_weekdays(index: pd.Index, name: str) -> None:
-    is_weekend = index.dayofweek > 4  # type: ignore[attr-defined]
-    if is_weekend.any():
-        stamp = index[is_weekend][0]
-        raise DataError(
-            f"{name} holds {stamp}, a {stamp.strftime('%A')}, but business days were inferred from the stamps of fit; "
-            "fit with freq='D' if weekends belong to the series, or with freq='B' to move such rows to the next "
-            "business day."
-        )
-
-
-def _source(key: Any, X: Panel | None) -> Table | None:
-    """The covariates of a series: its own, or those that all have in common."""
-    if X is None:
-        return None
-    if key not in X.tables and ONLY not in X.tables:
-        raise DataError(f"X has no rows for the series {key!r}.")
-    return X.tables.get(key, X.tables.get(ONLY))
-
-
-def _in_zone(table: Table, past: Tail | None) -> Table:
-    """With the stamps in the zone of those known so far."""
-    index: Any = table.index
-    if past is None or not isinstance(index, pd.DatetimeIndex) or index.tz is None:
-        return table
-    return Table(index.tz_convert(past.index.tz), table.values)  # type: ignore[attr-defined]
-
-
-def _named(name: str, key: Any) -> str:
-    return name if key is ONLY else f"{name} of {key!r}"

@@ -1,0 +1,75 @@
+"""The door: frames that have been read become series in model units, once; nothing behind it asks for stamps again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool
+
+from ...errors import DataError
+from ...numerics.scaling import Scaler
+from ..specs import DynamicsSpec
+from .calendar import chosen_periods, seconds, with_harmonics
+from .frames import Panel
+from .times import TimeAxis, on_axis
+from .transforms import ColumnTransforms
+from .units import Tail, Units
+
+
+def admit(
+    panel: Panel, X: Panel | None, spec: DynamicsSpec, transform: Any, calendar: bool | str, freq: Any
+) -> tuple[Units, dict[Any, Tail]]:
+    """Training data: what is learnt of them (axis, transforms, scales, calendar), and the series in these units."""
+    indices = [table.index for table in panel.tables.values()]
+    axis, has_freq = TimeAxis.of(indices, freq), freq is not None
+    rows = on_axis(axis, panel, X, {}, has_freq, spec.lags, spec.max_gap * spec.step)
+    transforms, z = ColumnTransforms.learnt(transform, panel.columns, np.concatenate([r.values for r in rows.values()]))
+    came = z[np.concatenate([r.is_row for r in rows.values()])]
+    y_scaler = Scaler(np.nanmean(came, axis=0), np.nanstd(came, axis=0))
+    known = np.concatenate([r.covariates[r.is_row] for r in rows.values()])
+    x_scaler = Scaler.identity(0) if X is None else Scaler.of(known, "X")
+    periods: tuple[str, ...] = ()
+    if calendar:
+        gap = axis.unit / 1e9 if axis.kind == "datetime" else float(np.median(np.diff(seconds(indices[0]))))
+        periods = chosen_periods(indices, gap, calendar == "seasonal")
+    units = Units(
+        panel.columns,
+        axis,
+        transforms,
+        y_scaler,
+        None if X is None else X.columns,
+        None if X is None else x_scaler,
+        periods,
+        has_freq,
+        spec.step,
+        spec.lags,
+        spec.max_gap,
+    )
+    parts = np.split(y_scaler.forward(z), np.cumsum([len(r.index) for r in rows.values()])[:-1])
+    return units, {
+        key: Tail(r.times, values, with_harmonics(x_scaler.forward(r.covariates), r.index, periods), r.index)
+        for (key, r), values in zip(rows.items(), parts, strict=True)
+    }
+
+
+def admit_more(
+    units: Units, panel: Panel, X: Panel | None, past: Mapping[Any, Tail] = MappingProxyType({})
+) -> dict[Any, tuple[Tail, Bool[np.ndarray, " N"]]]:
+    """Further rows in units that are known, and which of them came: the others are holes of the grid.
+
+    Stamps are in the zone of the past, and a series that goes on stays on its grid.
+    """
+    if not panel.columns.equals(units.columns):
+        raise DataError(f"y has columns {list(panel.columns)}; fit saw {list(units.columns)}.")
+    units.check_covariates(X)
+    stamps = {key: tail.index for key, tail in past.items()}
+    found = {}
+    for key, r in on_axis(units.axis, panel, X, stamps, units.has_freq, units.lags, units.max_gap * units.step).items():
+        units.transforms.check_support(r.values, units.columns)
+        known = r.covariates if units.x_scaler is None else units.x_scaler.forward(r.covariates)
+        covariates = with_harmonics(known, r.index, units.periods)
+        found[key] = (Tail(r.times, units.forward(r.values), covariates, r.index), r.is_row)
+    return found

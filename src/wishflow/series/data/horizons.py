@@ -1,0 +1,105 @@
+"""Horizons of forecasts: steps, time spans and stamps, to stamps after the end of the data."""
+
+from __future__ import annotations
+
+import datetime as dt
+import numbers
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ...errors import OptionError
+from .times import IRREGULAR, TimeAxis
+
+HORIZONS = "steps (an int or a list), a time span such as '48h', or stamps"
+
+
+def horizon(axis: TimeAxis, fh: Any, end: Any) -> pd.Index:
+    """Stamps of a horizon in order: an int h or a time span means all steps up to it, a list of ints these steps.
+
+    Stamps are taken as they are, in the time zone of `end`; all of them must lie after it.
+    """
+    steps = steps_of(axis, fh, end)
+    return _stamps(axis, fh, end) if steps is None else axis.ahead(end, steps)
+
+
+def steps_of(axis: TimeAxis, fh: Any, end: Any) -> list[int] | None:
+    """The steps of a horizon in order, counted from `end`; None where it holds stamps."""
+    if fh is None or isinstance(fh, bool | np.bool_):
+        raise OptionError(f"fh={fh!r} given; expected {HORIZONS}.")
+    if isinstance(fh, str | dt.timedelta | np.timedelta64):
+        return _counted(axis, _span(axis, fh, end), end, fh)
+    if isinstance(fh, numbers.Integral) or (isinstance(fh, np.ndarray) and fh.ndim == 0 and fh.dtype.kind in "iu"):
+        return _counted(axis, list(range(1, int(fh) + 1)), end, fh)
+    # Among numbers an index holds stamps, as the one of the data does, and a list steps.
+    is_stamps = isinstance(fh, pd.Index) and axis.kind == "number"
+    if is_stamps or np.asarray(fh).dtype.kind not in "iu":
+        return None
+    return _counted(axis, sorted(int(k) for k in np.ravel(fh)), end, fh)
+
+
+def _span(axis: TimeAxis, fh: Any, end: Any) -> list[int]:
+    """All steps up to a time span after `end`; of business days those among the days of the span."""
+    has_days = axis.counts_business_days and isinstance(end, pd.Timestamp)
+    if axis.kind != "datetime" and not has_days:
+        what = "the stamps of the data are numbers" if axis.kind == "number" else f"steps are those of {axis.freq}"
+        raise OptionError(f"fh={fh!r} is a time span, but {what}; expected whole numbers of steps, or stamps.")
+    try:
+        span = pd.Timedelta(fh)
+    except ValueError as error:
+        raise OptionError(f"fh={fh!r} is no time span; expected one such as '48h', steps or stamps.") from error
+    if has_days:
+        clock = end.tz_localize(None)
+        stamps = pd.date_range(clock, clock + span, freq=axis.freq)
+        return list(range(1, int((stamps > clock).sum()) + 1))
+    return list(range(1, int(np.floor(span.as_unit("ns").value / axis.unit + IRREGULAR)) + 1))
+
+
+def _counted(axis: TimeAxis, steps: list[int], end: Any, fh: Any) -> list[int]:
+    if not steps or min(steps) < 1:
+        raise OptionError(f"fh={fh!r} given; expected steps of at least 1, counted from the end of the data ({end}).")
+    _check_distinct(pd.Index(steps))
+    if not axis.is_regular:
+        raise OptionError(
+            f"fh={fh!r} counts steps, but the stamps are irregular; pass the stamps to forecast, or freq= to the "
+            "forecaster."
+        )
+    return steps
+
+
+def _stamps(axis: TimeAxis, fh: Any, end: Any) -> pd.Index:
+    index: Any = pd.Index(np.atleast_1d(fh) if np.ndim(fh) == 0 else fh)
+    if not len(index):
+        raise OptionError(f"fh={fh!r} is empty; expected {HORIZONS}.")
+    _check_kind(axis, index, end)
+    if index.hasnans:
+        raise OptionError("fh holds NaT; expected a stamp in every place.")
+    index = index.sort_values()
+    _check_distinct(index)
+    if isinstance(index, pd.DatetimeIndex) and index.tz is not None:
+        index = index.tz_convert(end.tz)
+    if not index[0] > end:
+        raise OptionError(f"fh starts at {index[0]}; expected stamps after the end of the data ({end}).")
+    return index
+
+
+def _check_kind(axis: TimeAxis, index: Any, end: Any) -> None:
+    """Stamps of a horizon are of the kind of those of the data."""
+    if axis.kind == "number":
+        is_right = index.dtype.kind in "iuf"
+    else:
+        is_right = isinstance(index, pd.PeriodIndex if isinstance(end, pd.Period) else pd.DatetimeIndex)
+    if not is_right or (isinstance(end, pd.Period) and index.dtype != pd.PeriodIndex([end]).dtype):
+        raise OptionError(
+            f"fh holds {index.dtype}; expected stamps as in the data, which end at {end!r}, or whole numbers of steps."
+        )
+    if isinstance(index, pd.DatetimeIndex) and (index.tz is None) != (end.tz is None):
+        raise OptionError(
+            f"fh has the time zone {index.tz}, the data have {end.tz}; give both one (tz_localize), or none."
+        )
+
+
+def _check_distinct(index: pd.Index) -> None:
+    if index.has_duplicates:
+        raise OptionError(f"fh holds {index[index.duplicated()][0]} twice; give each step or stamp once.")
