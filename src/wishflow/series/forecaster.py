@@ -38,7 +38,7 @@ from .forecast_frames import ForecastFrames
 from .layout import Layout
 from .presets import SERIES_PRESETS
 from .running import runner_of
-from .running.base import AbstractRunner, widened
+from .running.base import AbstractRunner, limits_with
 from .specs import DynamicsSpec, Lags, Latent, chosen_lags
 from .starts import latent_start, latent_states, start_of
 from .training import SeriesProblem, train_series
@@ -374,7 +374,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
             "history_": pd.concat([self.history_, found.history], ignore_index=True),
             "n_iter_": self.n_iter_ + len(found.history),
             "status_": found.status,
-            "limits_": self.limits_ if limits is None or self.limits_ is None else widened(self.limits_, limits),
+            "limits_": self.limits_ if limits is None or self.limits_ is None else limits_with(self.limits_, limits),
         }
 
     def covariance(self, y: Any, X: Any = None) -> Any:

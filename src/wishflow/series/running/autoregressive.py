@@ -17,7 +17,7 @@ from .. import gaussian_filter as filtering
 from ..autoregressive import DynamicsModel, simulate
 from ..layout import Layout
 from ..windows import Ticks, Windows, cut, histories
-from .base import TICKS_CLASS, AbstractRunner, in_blocks, padded_ticks, widened
+from .base import TICKS_CLASS, AbstractRunner, in_blocks, limits_with, padded_ticks
 
 N_SCORE_DRAWS = 100
 WINDOW_BLOCK = 64
@@ -157,7 +157,9 @@ class AutoRegressiveRunner(AbstractRunner):
         h, u = padded_ticks(TICKS_CLASS, h, u)
         with computing():
             arrays = (on_device(x) for x in (starts, h, u))
-            limits = None if self.limits is None else on_device(widened(self.limits, np.asarray(belief.mean[:, :dim])))
+            limits = (
+                None if self.limits is None else on_device(limits_with(self.limits, np.asarray(belief.mean[:, :dim])))
+            )
             end, before = _run_paths(self.model, *arrays, jax.random.key(seed), limits)
             before, end = np.asarray(before), np.asarray(end)
         after = np.concatenate([before[1:, :, :dim], end[None]])[:n]

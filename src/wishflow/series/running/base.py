@@ -55,7 +55,7 @@ class AbstractRunner(abc.ABC):
         return result
 
 
-def widened(limits: Float[np.ndarray, "2 D"], rows: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "2 D"]:
+def limits_with(limits: Float[np.ndarray, "2 D"], rows: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "2 D"]:
     """Limits of paths that hold these rows too: what is seen after training may lie outside of what was seen in it."""
     return np.stack([np.minimum(limits[0], rows.min(axis=0)), np.maximum(limits[1], rows.max(axis=0))])
 
