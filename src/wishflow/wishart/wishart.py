@@ -142,7 +142,9 @@ def start(
         constant, second = _constant_mean(rank, dof, is_shared, DIFFUSION_MEAN if one.any() else 0.0)
     q = eqx.tree_at(lambda q: q.mean, q, on_device(DIFFUSION_MEAN_SD * mean + constant[:, None] * one))
     L = on_device(L / np.sqrt(second))
-    return WishartNoise(q, UnitRows(L) if spec.unit_rows else Free(L), dof, is_shared), explained
+    # A covariance to start from gives L its size; rows of unit norm are for flows.
+    has_unit_rows = spec.unit_rows and covariance is None
+    return WishartNoise(q, UnitRows(L) if has_unit_rows else Free(L), dof, is_shared), explained
 
 
 def _constant_mean(rank: int, dof: int, is_shared: bool, size: float) -> tuple[np.ndarray, np.ndarray]:
