@@ -55,7 +55,7 @@ def test_info_names_versions_and_backend():
 
 def test_reproduce_says_where_the_studies_are():
     result = CliRunner().invoke(app, ["reproduce", "uci", "--splits", "3"])
-    assert result.exit_code == 0 and "make reproduce-uci" in result.output
+    assert result.exit_code == 2 and "make reproduce-uci" in result.output
 
 
 def test_the_module_is_the_command():

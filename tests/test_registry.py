@@ -1,7 +1,10 @@
 """The registry of specs: what files may name, and what is refused."""
 
 import dataclasses
+import subprocess
+import sys
 
+import numpy as np
 import pytest
 
 import wishflow as wf
@@ -30,6 +33,15 @@ class Mutable:
     pass
 
 
+class NoDataclass(wf.kernels.RBF):
+    pass
+
+
+@dataclasses.dataclass(frozen=True)
+class NoPart(specs.Spec):
+    pass
+
+
 def test_files_make_registered_specs_alone():
     """A class that merely derives from a spec is not made."""
     with pytest.raises(OptionError, match=r"'Unknown' is not registered.*wishflow.register"):
@@ -43,7 +55,7 @@ def test_a_spec_that_is_not_registered_is_refused_where_it_is_used():
         wf.SparseGPRegressor(kernel=Unknown()).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.0])
 
 
-@pytest.mark.parametrize("spec", [Mutable, Unknown(), "rbf", int])
+@pytest.mark.parametrize("spec", [Mutable, Unknown(), "rbf", int, NoDataclass, NoPart])
 def test_only_frozen_specs_are_registered(spec):
     with pytest.raises(OptionError, match="expected a frozen dataclass"):
         wf.register(spec, print)
@@ -60,6 +72,30 @@ def test_a_name_stands_for_one_class():
         wf.register(other, print)
 
 
+def test_names_of_the_package_are_its_own_before_it_has_imported_them():
+    """Parts are imported on first access, and a spec of that name would make that import fail."""
+    code = """
+import dataclasses
+import wishflow as wf
+@dataclasses.dataclass(frozen=True)
+class Gaussian(wf.kernels.KernelSpec):
+    pass
+try:
+    wf.register(Gaussian, print)
+except Exception as error:
+    print(type(error).__name__)
+print(wf.SparseGPRegressor.__name__)
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["OptionError", "SparseGPRegressor"]
+
+
+def test_the_reserved_names_are_those_of_the_package():
+    assert {
+        name for name, kind in registry._KINDS.items() if kind.__module__.startswith("wishflow.")
+    } == registry.RESERVED
+
+
 def test_training_specs_of_version_0_1_are_read():
     """A field that was renamed, and two that are gone."""
     now = TrainingSpec(1, 2, 0.1, 3, 4, 5, 6, 0.2, 7, batch_counts_paths=True)
@@ -73,3 +109,20 @@ def test_training_specs_of_version_0_1_are_read():
 def test_a_preset_is_a_name_or_a_training_spec(preset):
     with pytest.raises(OptionError, match=r"expected one of .* or a TrainingSpec"):
         wf.SparseGPRegressor(preset=preset).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("max_iter", -1), ("learning_rate", 0.0), ("flow_dtype", "float8"), ("decay", 2.0), ("validation_fraction", 1.0)],
+)
+def test_values_that_a_training_spec_cannot_have_are_refused(field, value):
+    with pytest.raises(OptionError, match=field):
+        dataclasses.replace(TrainingSpec(1, 2, 0.1, 3, 4, 5, 6, 0.2, 7), **{field: value})
+
+
+def test_the_training_spec_of_a_fit_repeats_it():
+    X = np.linspace(-1.0, 1.0, 20)[:, None]
+    first = wf.SparseGPRegressor(max_iter=2, n_inducing=5).fit(X, np.sin(3.0 * X[:, 0]))
+    again = wf.SparseGPRegressor(preset=first.training_, n_inducing=5).fit(X, np.sin(3.0 * X[:, 0]))
+    assert again.n_iter_ == first.n_iter_ and again.training_ == first.training_
+    np.testing.assert_array_equal(again.predict(X), first.predict(X))

@@ -12,6 +12,7 @@ __all__ = [
     "FlowRegressor",
     "Forecast",
     "SparseGPRegressor",
+    "TrainingSpec",
     "WishartForecaster",
     "backtest",
     "callbacks",
@@ -33,6 +34,7 @@ if TYPE_CHECKING:  # for type checkers and editors, what `__all__` names
     from .regression import FlowClassifier, FlowRegressor, SparseGPRegressor, fit_many
     from .series import Forecast, WishartForecaster, backtest
     from .specs import register
+    from .training import TrainingSpec
 
 # Names are imported on first access (PEP 562): JAX, scikit-learn, pandas and xarray take seconds to import.
 _HOMES = {
@@ -46,6 +48,7 @@ _HOMES = {
     "load": "loading",
     "enable_compilation_cache": "numerics.devices",
     "register": "specs",
+    "TrainingSpec": "training",
 }
 _MODULES = (
     *("callbacks", "datasets", "diffusions", "errors", "files", "inducing", "kernels", "likelihoods", "metrics"),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import specs
-from .errors import ModelFileError
+from .errors import ModelFileError, OptionError
 from .files.model_file import read_model
 from .numerics.devices import computing
 from .regression.classifier import FlowClassifier
@@ -34,6 +34,8 @@ def load(path: str | Path, custom: dict[str, type] | None = None) -> Any:
         return _rebuilt(registry[name], header, arrays)
     except ModelFileError:
         raise
+    except OptionError as error:
+        raise ModelFileError(f"{path} cannot be loaded: {error}") from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ModelFileError(
             f"{path} does not describe a model that this version can build ({type(error).__name__}: {error}); "

@@ -3,7 +3,7 @@
     python -m studies.benchmarks.mixtures fit JOBS.json DRAWS  # DRAWS: a folder; jobs that lie there are skipped
     python -m studies.benchmarks.mixtures score JOBS.json DRAWS
 
-JOBS.json maps names to the options in which a job differs from `wishart_state` (as in `benchmarks.tune_beijing`). The
+JOBS.json maps names to the options in which a job differs from `wishart_state` (as in `tune_beijing`). The
 energy score of an equal mixture of K models with n draws each needs the mean distances within and between them alone:
 
     ES = 1/K Σ_k E‖X_k − y‖ − 1/(2K²) Σ_kl E‖X_k − X_l‖,

@@ -19,8 +19,8 @@ import pandas as pd
 import wishflow as wf
 from wishflow.files.json import write_json_atomic
 from wishflow.numerics.devices import computing
-from wishflow.series.data.door import admit_more
 from wishflow.series.data.frames import read
+from wishflow.series.data.intake import further_rows
 from wishflow.series.starts import ridge_start
 from wishflow.series.windows import Series, cut, to_ticks
 
@@ -39,7 +39,7 @@ def as_seen(parts: Parts) -> Series:
     options = {"drift": "linear", "diffusion": "diagonal", "calendar": True, "max_iter": 1, "n_inducing": 5}
     transform = transform_by_kind(TRANSFORMS, train.columns)
     units = wf.WishartForecaster(**options, transform=transform).fit(train).units_
-    ((tail, _),) = admit_more(units, read(pd.concat([train, rest]), "y"), None).values()
+    ((tail, _),) = further_rows(units, read(pd.concat([train, rest]), "y"), None).values()
     return tail
 
 

@@ -2,7 +2,7 @@
 
     python -m studies.benchmarks.simulated            # writes studies/results/simulated.json
 
-Each problem (`benchmarks.problems`) is drawn ten times, with 1000 rows to score. Estimators have no option but
+Each problem (`studies.benchmarks.problems`) is drawn ten times, with 1000 rows to score. Estimators have no option but
 `random_state`. Finished problems are kept: a run can be stopped and continued.
 """
 

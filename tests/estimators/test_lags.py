@@ -10,8 +10,8 @@ from sklearn.base import clone
 import wishflow as wf
 from wishflow.errors import DataError, OptionError
 from wishflow.series import gaussian_filter as filtering
-from wishflow.series.data.door import admit_more
 from wishflow.series.data.frames import read
+from wishflow.series.data.intake import further_rows
 from wishflow.series.running import autoregressive
 from wishflow.specs import checks
 
@@ -23,7 +23,7 @@ B = np.array([[0.35, 0.0], [-0.1, 0.4]])
 
 
 def _admitted(model, frame):
-    return admit_more(model.units_, read(frame, "y"), None)[None][0]
+    return further_rows(model.units_, read(frame, "y"), None)[None][0]
 
 
 def seasonal(n=3000, seed=0):

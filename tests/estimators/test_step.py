@@ -6,8 +6,8 @@ import pytest
 from sklearn.base import clone
 
 import wishflow as wf
-from wishflow.series.data.door import admit_more
 from wishflow.series.data.horizons import horizon
+from wishflow.series.data.intake import further_rows
 
 LINEAR = {"drift": "linear", "diffusion": "diagonal", "n_inducing": 4, "max_iter": 5, "n_train_samples": 2}
 SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2}
@@ -133,7 +133,7 @@ def test_steps_of_several_units(y):
     gappy = y.drop(index=[*y.index[50:52], *y.index[80:82]])
     for step, lengths in ((3.0, {1.0, 3.0}), (2.0, {1.0, 1.5})):
         model = wf.WishartForecaster(step=step, **LINEAR).fit(gappy)
-        (ticks,) = model.units_.ticks(admit_more(model.units_, _panel(gappy), None)[None][0])
+        (ticks,) = model.units_.ticks(further_rows(model.units_, _panel(gappy), None)[None][0])
         assert set(np.round(ticks.h[1:], 9)) == lengths
 
 

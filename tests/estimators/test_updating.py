@@ -13,8 +13,8 @@ import wishflow as wf
 from wishflow.callbacks import Callback
 from wishflow.files.model_file import read_model, write_model
 from wishflow.series import updating
-from wishflow.series.data.door import admit_more
 from wishflow.series.data.frames import read
+from wishflow.series.data.intake import further_rows
 from wishflow.series.updating import Gain, Judges, is_taken, reservoir_of
 
 SMALL = {"n_inducing": 8, "max_iter": 40, "rank": 2, "n_train_samples": 2, "random_state": 0}
@@ -158,7 +158,7 @@ def test_the_whole_history_again_is_trained_on_as_before(monkeypatch, fitted, y)
 
 
 def _admitted(model, frame):
-    return {key: tail for key, (tail, _) in admit_more(model.units_, read(frame, "y"), None).items()}
+    return {key: tail for key, (tail, _) in further_rows(model.units_, read(frame, "y"), None).items()}
 
 
 # --- training that goes on --------------------------------------------------------------------------

@@ -24,7 +24,8 @@ from wishflow.regression.specs import FlowSpec
 from wishflow.regression.steps import RowSteps
 from wishflow.regression.training import Problem, train
 from wishflow.training import chunk
-from wishflow.training.loop import advance, begin, end, is_over
+from wishflow.training.bounds import weighted
+from wishflow.training.loop import STATUSES, advance, begin, end, is_over, stopped
 from wishflow.training.steps import next_rows, shuffled
 
 SMALL = dataclasses.replace(
@@ -283,3 +284,20 @@ def test_the_state_between_chunks_is_one_tree_that_can_be_written_and_read(tmp_p
     for a, b in zip(jax.tree.leaves(ends[0].models), jax.tree.leaves(ends[1].models), strict=True):
         np.testing.assert_array_equal(a, b)
     assert ends[0].status == ends[1].status == ("reached max_iter",)
+
+
+def test_a_callback_does_not_change_how_a_model_ended():
+    """Converged and given up stay what they are; the others are stopped."""
+    group = rows.Group.of([problem()])
+    with computing():
+        phase = rows.phases_of(group)[-1]
+        state = begin(phase, phase.start(rows.start_of(group)), (0,))
+    for status, expected in ((0, "stopped by a callback"), (1, "converged"), (3, "stopped by a callback")):
+        ended = stopped(phase, dataclasses.replace(state, status=np.array([status])), np.array([True]))
+        assert STATUSES[ended.status[0]] == expected and is_over(phase, ended)
+
+
+def test_every_penalty_is_part_of_the_objective():
+    parts = {"fit": 10.0, "kl_drift": 1.0, "kl_output": 2.0, "kl_of_a_user": 4.0, "noise": 100.0}
+    assert weighted(parts, 1.0) == 3.0
+    assert weighted(parts, 0.5) == 10.0 - 0.25 - 2.0 - 2.0

@@ -23,7 +23,7 @@ from wishflow.regression.training import train
 from wishflow.training import loop, validation
 from wishflow.training.journal import Journal
 from wishflow.training.loop import HELD_OUT
-from wishflow.training.phases import Rest, run_phases
+from wishflow.training.phases import Stretch, run_phases
 from wishflow.training.stacks import choose, stacked, unstacked
 from wishflow.training.validation import BestState, held_back, is_ahead
 
@@ -180,10 +180,10 @@ def _always_better(self, rows, models, step):
 def test_what_is_left_of_a_schedule_takes_time_in_proportion_to_the_best_state():
     """Found after 0, 100 or 210 of 300 iterations: 20 steps at least, 3/7 of the iterations before, 90 at most."""
     for step, n_steps in ((0, 20), (100, 43), (210, 90)):
-        rest = Rest.after(np.array([step]), 300)
+        rest = Stretch.after(np.array([step]), 300)
         assert rest.n_steps(rest.position, 300) == n_steps
         assert rest.position + n_steps * rest.stride == pytest.approx(300)
-    several = Rest.after(np.array([0, 100, 210]), 300)
+    several = Stretch.after(np.array([0, 100, 210]), 300)
     assert several.n_steps(several.position, 300) == 90
 
 

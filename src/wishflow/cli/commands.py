@@ -34,8 +34,10 @@ def reproduce() -> None:
     """Say where the paper's experiments are: they belong to the repository, not to the package."""
     typer.echo(
         "The paper's tables and figures are made in a clone of the repository, by `make reproduce-uci` and "
-        "`make reproduce-beijing` (studies/README.md)."
+        "`make reproduce-beijing` (studies/README.md).",
+        err=True,
     )
+    raise typer.Exit(2)
 
 
 @app.command()

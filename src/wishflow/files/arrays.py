@@ -16,7 +16,7 @@ _MAX_LISTED = 10
 
 
 def flatten_arrays(tree: Any) -> dict[str, np.ndarray]:
-    """The array leaves of a pytree as NumPy copies under dotted path names, such as `field.gp.q_mean.raw`.
+    """The array leaves of a pytree as NumPy copies under dotted path names, such as `field.noise.scale.raw`.
 
     Random keys are stored as their words. Leaves that are no arrays (Python numbers, functions) are left out: they are
     part of the structure, which `unflatten_arrays` takes from its template.

@@ -13,8 +13,6 @@ import numpy as np
 
 from .writing import write_bytes_atomic
 
-# --- JSON ----------------------------------------------------------------------------------
-
 
 def read_json(path: Path) -> Any:
     """The content of a JSON file; None where there is no file, or one that is not JSON."""

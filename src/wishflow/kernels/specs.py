@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 from ..specs import Spec
-
-# --- kernels ---------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
 class KernelSpec(Spec):
     """A covariance function. `a + b` and `a * b` make sums and products."""
+
+    is_part: ClassVar[bool] = True
 
     def __add__(self, other: KernelSpec) -> Sum:
         return Sum(_flatten(Sum, self, other))
@@ -93,8 +93,6 @@ def names_dims(kernel: Any) -> bool:
 def _flatten(kind: type, *terms: KernelSpec) -> tuple[KernelSpec, ...]:
     return tuple(part for term in terms for part in (term.parts if isinstance(term, kind) else (term,)))  # type: ignore[attr-defined]
 
-
-# --- names and JSON --------------------------------------------------------------------------
 
 KERNELS: dict[str, KernelSpec] = {
     "rbf": RBF(),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 from ..specs import Spec
-
-# --- likelihoods -----------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
 class LikelihoodSpec(Spec):
     """p(y | g): how an observation depends on the output of the model."""
+
+    is_part: ClassVar[bool] = True
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Cholesky factors, triangular inverses and the choice of jitter.
 
 On the CPU a *batched* LAPACK call waits on the thread pool from inside a pool worker, and two of them in one program
-can wait for each other for ever (design, section 3). So stacks of matrices go through `each`, which issues unbatched
+can wait for each other for ever. So stacks of matrices go through `each`, which issues unbatched
 calls in order.
 """
 

@@ -15,8 +15,6 @@ from ..numerics.parameters import LowerTriangular
 from .batches import Batch
 from .sparse_gp import SparseGPModel
 
-# --- the collapsed bound (Titsias 2009), Gaussian likelihood ---------------------------------
-
 
 class CollapsedStatistics(NamedTuple):
     """aᵀa, aᵀy, yᵀy and Σ k_ii over the rows: all that the bound needs of the data."""

@@ -12,8 +12,6 @@ from sklearn.utils.validation import validate_data
 
 from ..errors import DataError
 
-# --- data ------------------------------------------------------------------------------------
-
 
 def checked_rows(estimator: Any, *data: Any, **options: Any) -> Any:
     """scikit-learn's checks of X, or of X and y, with X in float64."""

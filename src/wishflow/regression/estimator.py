@@ -31,6 +31,17 @@ FARTHEST = 1e30
 class ModelEstimator(BaseEstimator, abc.ABC):
     """Base of the regressors and the classifier; subclasses say what model they are and what y is."""
 
+    # Options that a subclass may leave out of its own signature.
+    n_steps: Any = None
+    max_iter: Any = None
+    batch_size: Any = None
+    n_train_samples: Any = None
+    learning_rate: Any = None
+    path_average: Any = None
+    tol: Any = None
+    state_dim: Any = None
+    validation_fraction: Any = None
+
     # --- what a subclass fills in ---
 
     @abc.abstractmethod

@@ -223,7 +223,7 @@ class CollapsedPhase(AbstractPhase):
             if np.any(value <= -TOO_FAR * n_rows):
                 raise not_finite()
             if stop.all() or (best is not None and np.all(value - best < 1e-5 * n_rows)):
-                status = CONVERGED
+                status = STOPPED if stop.all() else CONVERGED
                 break
             best = value
         finish = collapsed_end_many if is_many else collapsed_end

@@ -1,4 +1,4 @@
-"""Presets: how a model is trained, as a function of the number of rows and inputs alone (design, section 6).
+"""Presets: how a model is trained, as a function of the number of rows and inputs alone.
 
 `fast` is one rule for all data sets, chosen on validation parts of the training data (studies/tuning.md,
 docs/decisions.md); `paper` are the paper's own settings.
@@ -23,7 +23,7 @@ LENGTHSCALE_FACTOR = 2.0
 
 
 def paper_preset(n_rows: int, n_inputs: int, state_dim: int | None = None) -> TrainingSpec:
-    """The paper's own settings (design, section 6), the same for every data set."""
+    """The paper's own settings, the same for every data set."""
     del n_rows, n_inputs
     return TrainingSpec(
         max_iter=40_000,

@@ -170,7 +170,7 @@ class SparseGPRegressor(ModelRegressor):
         training = with_options(preset_spec(self.preset, PRESETS, n_rows, n_inputs), options)
         changes: dict[str, Any] = {}
         if self.max_iter is not None:
-            changes["warm_iter"] = training.max_iter
+            changes["warm_iter"] = changes["sgp_iter"] = training.max_iter
         if self.learning_rate is not None:
             changes["warm_rate"] = training.learning_rate
         return dataclasses.replace(training.without_flow(), **changes)
@@ -309,7 +309,10 @@ def flow_training(
         state_dim=state_dim,
     )
     wider = {} if state_dim is None else {"state_dim": state_dim}
-    return with_options(preset_spec(estimator.preset, presets, n_rows, n_inputs, **wider), options)
+    training = with_options(preset_spec(estimator.preset, presets, n_rows, n_inputs, **wider), options)
+    if training.state_dim is not None:
+        checks.state_dim(training.state_dim, n_inputs)
+    return training
 
 
 def flow_spec(estimator: Any, training: TrainingSpec, likelihood: LikelihoodSpec) -> FlowSpec:

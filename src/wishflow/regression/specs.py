@@ -10,8 +10,6 @@ from ..likelihoods.specs import Gaussian, LikelihoodSpec
 from ..specs import Spec, known
 from ..wishart.specs import DiffusionSpec, Wishart
 
-# --- models ----------------------------------------------------------------------------------
-
 
 @known
 @dataclasses.dataclass(frozen=True)

@@ -21,7 +21,7 @@ from ..numerics.devices import on_device, random_key
 from ..numerics.padding import size_class
 from ..training.journal import Journal, Trained
 from ..training.loop import DIVERGED, STOPPED, StochasticPhase
-from ..training.phases import AbstractPhase, Items, Outcome, Rest, Schedule, run_phases, unchanged
+from ..training.phases import AbstractPhase, Items, Outcome, Schedule, Stretch, run_phases, unchanged
 from ..training.specs import TrainingSpec
 from ..training.stacks import stacked, unstacked
 from ..training.validation import BestState, held_back, is_ahead
@@ -49,7 +49,7 @@ class Problem:
     y: np.ndarray
     n_inducing: int
     seed: int
-    learning_rate: float | Callable | None = None
+    learning_rate: Callable | None = None
     n_inputs: int | None = None
     n_paths: int = 100
 
@@ -102,8 +102,7 @@ class Group:
     @property
     def schedule(self) -> Callable | None:
         """The learning rate as a function of the step, where a user gave one."""
-        rate = self.problems[0].learning_rate
-        return rate if callable(rate) else None
+        return self.problems[0].learning_rate
 
 
 def train(problems: list[Problem], callbacks: Any = None) -> list[Trained]:
@@ -161,7 +160,7 @@ def _output_phase(group: Group, name: str) -> AbstractPhase:
 
 
 def _flow_phase(
-    group: Group, name: str, start: Callable, rows: HeldBack | None = None, rest: Rest | None = None
+    group: Group, name: str, start: Callable, rows: HeldBack | None = None, rest: Stretch | None = None
 ) -> StochasticPhase:
     training = group.training
     n_samples = 1 if isinstance(group.spec.diffusion, NoDiffusion) else training.n_train_samples
@@ -242,7 +241,7 @@ def _train_validated(
     is_flow = np.array([is_ahead(a, b, 0.0) for a, b in zip(best.densities, reference, strict=True)]) | is_stopped
     ends = flows
     if (is_flow & ~is_stopped).any():
-        rest = Rest.after(best.step, whole.training.max_iter)
+        rest = Stretch.after(best.step, whole.training.max_iter)
         ends = fitted(whole, [_flow_phase(whole, "all rows", unchanged, rest=rest)], best.models, calls)
     if not is_flow.all():
         gps = fitted(whole_gp, phases_of(whole_gp), start_of(whole_gp), CallbackList())

@@ -12,8 +12,6 @@ from ..numerics.devices import on_device
 from ..numerics.padding import size_class
 from .windows import Transitions, Windows
 
-# --- time series ----------------------------------------------------------------------------------
-
 
 class TransitionBatch(eqx.Module):
     """Single steps: inputs (x, lags, u), increments, lengths; `weights` and `n_data` as in `Batch`."""
@@ -26,7 +24,7 @@ class TransitionBatch(eqx.Module):
 
 
 class WindowBatch(eqx.Module):
-    """Windows of ticks (`series.Windows`); `weights` and `n_data` count windows."""
+    """Windows of ticks (`windows.Windows`); `weights` and `n_data` count windows."""
 
     start: Float[Array, "B pD"]
     variance: Float[Array, "B pD"]

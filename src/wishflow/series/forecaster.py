@@ -28,9 +28,9 @@ from ..training.specs import TrainingSpec
 from ..wishart.specs import DIFFUSIONS, DiffusionSpec, GPDiffusion, Wishart
 from . import updating
 from .data.calendar import calendar_option
-from .data.door import admit, admit_more
 from .data.frames import ONLY, Panel, check_targets, read
 from .data.horizons import horizon
+from .data.intake import further_rows, training_data
 from .data.times import noise_seed
 from .data.units import Tail
 from .forecast import Forecast
@@ -62,8 +62,8 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
     `transform`: a name ("log1p", "log", "sqrt", "asinh"), a transformer, or a dict of them by column. Draws are mapped
     back and not cut, so behind "log1p" they lie above −1 and behind "sqrt" some may be slightly negative: where that
     has no meaning, use `np.maximum(draws, 0)`; log densities are of the uncut law.
-    `latent_dim`: the series is seen through a readout of a state of that size (or a `specs.Latent`); None: it is the
-    state itself. `objective`: "transition" scores each row given those before it (a latent state by particles),
+    `latent_dim`: the series is seen through a readout of a state of that size (or a `wf.series.Latent`); None: it is
+    the state itself. `objective`: "transition" scores each row given those before it (a latent state by particles),
     "rollout" free simulations from the first row of a window (from its first rows, encoded), as in the paper. `limits`
     keeps simulated paths near what was seen: 0 within the range of each column in training (of all series of a panel
     together), 0.1 a tenth of that range beyond it; None lets them go anywhere.
@@ -156,7 +156,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         self.name_: Any = y.name if isinstance(y, pd.Series) else None
         covariates = _read_covariates(X)
         calendar = calendar_option(self.calendar, self.drift)
-        self.units_, tails = admit(panel, covariates, self.spec_, self.transform, calendar, self.freq)
+        self.units_, tails = training_data(panel, covariates, self.spec_, self.transform, calendar, self.freq)
         if self.innovations == "student_t" and self.units_.transforms.grow_exponentially:
             warnings.warn(
                 'innovations="student_t" with a logarithmic transform: the exponential of a Student-t has no mean, so '
@@ -313,7 +313,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
     def _with_past(self, panel: Panel, X: Panel | None) -> dict[Any, tuple[Tail, np.ndarray]]:
         """New rows in model units after the known past where they go on from it, and where they are in the whole."""
         tails = {}
-        for key, (new, is_row) in admit_more(self.units_, panel, X, self.tails_).items():
+        for key, (new, is_row) in further_rows(self.units_, panel, X, self.tails_).items():
             past = self.tails_.get(key)
             goes_on = past is not None and new.index[0] > past.index[-1]
             whole = self.units_.joined(past, new) if past is not None and goes_on else new
@@ -334,7 +334,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         check_is_fitted(self, "model_")
         trains = checks.flag("update_params", update_params)
         panel = read(y, "y")
-        admitted = admit_more(self.units_, panel, _read_covariates(X), self.tails_)
+        admitted = further_rows(self.units_, panel, _read_covariates(X), self.tails_)
         self.units_.check_data(panel)
         new = {key: tail for key, (tail, _) in admitted.items()}
         tails, kept = updating.merged(self.units_, self.tails_, new), getattr(self, "reservoir_", None)
@@ -385,7 +385,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         check_is_fitted(self, "model_")
         panel = read(y, "y")
         found = {}
-        for key, (tail, is_row) in admit_more(self.units_, panel, _read_covariates(X), self.tails_).items():
+        for key, (tail, is_row) in further_rows(self.units_, panel, _read_covariates(X), self.tails_).items():
             rates = self._covariances(tail)[is_row]
             coordinates = {"time": panel.tables[key].index, "variable": self._names(), "variable_2": self._names()}
             found[key] = xr.DataArray(rates, coordinates, dims=("time", "variable", "variable_2"))

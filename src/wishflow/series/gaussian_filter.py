@@ -1,4 +1,4 @@
-"""p(x_t | y up to t): the Gaussian belief recursion through gaps and holes (design, section 1, Dynamics).
+"""p(x_t | y up to t): the Gaussian belief recursion through gaps and holes.
 
 The state is a history: x and the rows before it, back to the longest lag. The belief moves with the mean covariance
 Σ̄ + Λ; what is seen at a tick is scored by a mixture over draws of J in the step that leads to it. Exact for linear

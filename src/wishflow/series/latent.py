@@ -1,7 +1,6 @@
 """Time series seen through a readout: dx = μ(x, u) dt + √(Σ + Λ_x) dB, y_t | x_t ~ N(g(x_t), AΣ(x_t)Aᵀ + Λ).
 
-x in R^D has p(x_0) = N(0, I) at the beginning of a window; an encoder of the window's first rows gives q(x_0)
-(design, section 1, Dynamics, Latent).
+x in R^D has p(x_0) = N(0, I) at the beginning of a window; an encoder of the window's first rows gives q(x_0).
 """
 
 from __future__ import annotations

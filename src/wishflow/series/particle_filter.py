@@ -132,7 +132,7 @@ def run(
     """Particles after all ticks of a series; their mean after each, and the log density of what was seen there.
 
     The first tick is where the series begins; its length is not used. Ticks of no length move nothing. `n_copies` is
-    the number of series where this runs under `vmap` (`solver.scan_steps`).
+    the number of series where this runs under `vmap` (`wishart.solver.scan_steps`).
     """
     dim = model.field.layout.dim
     keys = jax.random.split(key, len(h))

@@ -37,7 +37,7 @@ class Latent(Spec):
 Lags = int | tuple[int, ...]
 
 
-# As many as the rows after which a window has forgotten how it started (`series.BURN_IN`), and the next one.
+# As many as the rows after which a window has forgotten how it started (`windows.BURN_IN`), and the next one.
 JOINT_ROWS = 6
 
 
@@ -64,7 +64,7 @@ def joint_run_of(lags: Lags) -> int:
 @known
 @dataclasses.dataclass(frozen=True)
 class DynamicsSpec(Spec):
-    """A time series as an SDE: dx = μ(x, lags, u) dt + √(Σ(x, u) + Λ) dB (design, sections 1 and 4).
+    """A time series as an SDE: dx = μ(x, lags, u) dt + √(Σ(x, u) + Λ) dB.
 
     The state x is what is observed, or `latent`. `lags` are the rows that the step to the next one looks back at: a
     number p for 1, …, p, or chosen ones that begin with 1. `drift` says which parts μ has; `white_noise` whether Λ is

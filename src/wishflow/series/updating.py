@@ -178,7 +178,7 @@ def is_taken(old: Gain, new: Gain) -> bool:
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class UpdateOutcome:
     """The parameters to go on with, the history of the training, and what became of it, in words."""
 
     model: Any
@@ -196,7 +196,7 @@ def train_further(
     seed: int,
     schedule: Callable | None,
     callbacks: Callable[[int], list],
-) -> Outcome:
+) -> UpdateOutcome:
     """Train a model from where it stands on `rows`, and keep what came of it if it is no worse.
 
     `past` holds those of the rows that were known before. `callbacks` makes them, given the number of items.
@@ -220,7 +220,7 @@ def train_further(
     )
     if problem is None or not problem.n_items:
         status = "the update left the parameters as they were: no two of its rows follow each other closely enough"
-        return Outcome(model, pd.DataFrame(), status)
+        return UpdateOutcome(model, pd.DataFrame(), status)
     with computing():
         trained = train_series(problem, callbacks(problem.n_items))
     before, after = (_scores(m, units, rows, judges, seed) for m in (model, trained.model))
@@ -229,4 +229,4 @@ def train_further(
     said = f"old rows gained {gains[0]}, new rows that were held back {gains[1]}"
     status = f"update {'accepted' if taken else 'rejected, the parameters were kept'}: {said}; {trained.status}"
     history = trained.history.assign(phase="update" if taken else "rejected update")
-    return Outcome(trained.model if taken else model, history, status)
+    return UpdateOutcome(trained.model if taken else model, history, status)

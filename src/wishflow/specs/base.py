@@ -1,6 +1,6 @@
 """What a user asks for: frozen dataclasses of plain Python values, with JSON both ways. No JAX here.
 
-A spec says what a part is (`RBF(lengthscale=2.0)`), not its arrays; `build` beside each module class makes the
+A spec says what a part is (`RBF(lengthscale=2.0)`), not its arrays; the builder that is registered for it makes the
 arrays once the shapes of the data are known. Every spec is hashable, so it can be a static argument of a compiled
 program.
 """
@@ -8,14 +8,19 @@ program.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 from ..errors import OptionError, unknown_option
 
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """Base of all specs: equality, hash and JSON come from the fields."""
+    """Base of all specs: equality, hash and JSON come from the fields.
+
+    `is_part` says whether it is a spec of a part that users can add (`wishflow.register`).
+    """
+
+    is_part: ClassVar[bool] = False
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary of plain values: the class name under "kind", then the fields."""

@@ -13,8 +13,6 @@ from sklearn.utils import check_random_state
 
 from ..errors import OptionError
 
-# --- options ---------------------------------------------------------------------------------
-
 
 def positive_int(name: str, value: Any) -> int:
     """A whole number of at least 1."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -11,6 +10,14 @@ from .base import Spec
 
 S = TypeVar("S", bound=type[Spec])
 
+# Names of the package's own specs: a user's spec may not take one before the package has imported its own.
+RESERVED = {
+    *("RBF", "Matern12", "Matern32", "Matern52", "Periodic", "Linear", "Sum", "Product"),
+    *("Gaussian", "StudentT", "Bernoulli", "Categorical", "Poisson"),
+    *("NoDiffusion", "GPDiffusion", "Diagonal", "Wishart"),
+    *("SparseGPSpec", "FlowSpec", "DynamicsSpec", "Latent", "TrainingSpec"),
+}
+
 _KINDS: dict[str, type[Spec]] = {}
 _BUILDERS: dict[type[Spec], Callable[..., Any]] = {}
 
@@ -18,10 +25,11 @@ _BUILDERS: dict[type[Spec], Callable[..., Any]] = {}
 def known(spec: S) -> S:
     """Let files name a spec class that needs no builder; a class decorator."""
     other = _KINDS.get(spec.__name__)
-    if other is not None and (other.__module__, other.__qualname__) != (spec.__module__, spec.__qualname__):
+    is_taken = other is not None and (other.__module__, other.__qualname__) != (spec.__module__, spec.__qualname__)
+    if is_taken or (spec.__name__ in RESERVED and not spec.__module__.startswith("wishflow.")):
         raise OptionError(
-            f"a spec named {spec.__name__!r} is registered already, from {other.__module__}; expected another name: "
-            "model files tell specs apart by the names of their classes."
+            f"a spec named {spec.__name__!r} is registered already; expected another name: model files tell specs "
+            "apart by the names of their classes."
         )
     _KINDS[spec.__name__] = spec
     return spec
@@ -37,7 +45,7 @@ def register(spec: type[Spec], builder: Callable[..., Any]) -> None:
         `wishflow.likelihoods.LikelihoodSpec` or `wishflow.diffusions.DiffusionSpec`.
     builder : callable
         What makes the part once the shapes of the data are known:
-        `(spec, n_inputs, variance, lengthscale)` a kernel, `(spec, n_outputs)` a likelihood, and
+        `(spec, n_inputs, *, variance, lengthscale)` a kernel, `(spec, n_outputs)` a likelihood, and
         `(spec, basis, dim, key, covariance)` the noise of a diffusion (docs/extend.md).
 
     Raises
@@ -45,8 +53,10 @@ def register(spec: type[Spec], builder: Callable[..., Any]) -> None:
     OptionError
         Where `spec` is no such class, or another class of its name is registered.
     """
-    is_spec = isinstance(spec, type) and issubclass(spec, Spec) and dataclasses.is_dataclass(spec)
-    if not is_spec or not getattr(spec, "__dataclass_params__").frozen:  # noqa: B009
+    is_part = isinstance(spec, type) and issubclass(spec, Spec) and spec.is_part
+    # Of the class itself: a subclass that is no dataclass inherits the attribute, but has no fields of its own.
+    parameters = vars(spec).get("__dataclass_params__") if is_part else None
+    if parameters is None or not parameters.frozen:
         raise OptionError(
             f"{spec!r} given to register; expected a frozen dataclass that is a subclass of KernelSpec, LikelihoodSpec "
             "or DiffusionSpec."

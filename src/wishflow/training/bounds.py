@@ -22,10 +22,11 @@ def bound_of(parts: dict[str, Scalar]) -> Scalar:
     return weighted(parts, 1.0)
 
 
-# The power of the warm-up weight c by which each penalty is multiplied.
+# The power of the warm-up weight c by which each penalty is multiplied; 1 for penalties of other names.
 WARM_UP = {"kl_output": 0, "kl_start": 0, "kl_drift": 2, "kl_diffusion": 1, "kl_white": 1}
 
 
 def weighted(parts: dict[str, Any], c: Any) -> Any:
-    """The objective with penalties weighted by powers of c."""
-    return parts["fit"] - sum(c**power * parts[name] for name, power in WARM_UP.items() if name in parts)
+    """The objective with penalties weighted by powers of c: all parts whose names begin with "kl_"."""
+    penalties = {name: value for name, value in parts.items() if name.startswith("kl_")}
+    return parts["fit"] - sum(c ** WARM_UP.get(name, 1) * value for name, value in penalties.items())

@@ -20,7 +20,7 @@ from . import chunk
 from .bounds import weighted
 from .jitter import with_fresh_jitter
 from .journal import Journal
-from .phases import FIRST_PART, ROUNDING, AbstractPhase, Items, Outcome, Rest, Schedule
+from .phases import FIRST_PART, ROUNDING, AbstractPhase, Items, Outcome, Schedule, Stretch
 from .schedule import Watch, kl_weights, rates_from
 from .stacks import choose, stacked, unstacked
 from .steps import AbstractSteps
@@ -75,7 +75,7 @@ class StochasticPhase(AbstractPhase):
     items: Items
     schedule: Schedule
     held_back: AbstractHeldBack | None = None
-    rest: Rest | None = None
+    rest: Stretch | None = None
 
     @property
     def last(self) -> int:
@@ -84,16 +84,20 @@ class StochasticPhase(AbstractPhase):
         return n_iter if self.held_back is None else max(1, round(FIRST_PART * n_iter))
 
     @property
-    def way(self) -> Rest:
-        return Rest.whole(self.n_models) if self.rest is None else self.rest
+    def stretch(self) -> Stretch:
+        """The part of the schedule that the phase goes through."""
+        return Stretch.whole(self.n_models) if self.rest is None else self.rest
 
     def run(self, models: PyTree, journal: Journal) -> Outcome:
         state = begin(self, models, journal.indices)
-        n_planned = self.way.n_steps(self.way.position, self.last)
+        n_planned = self.stretch.n_steps(self.stretch.position, self.last)
         journal.begin(self.name, n_planned)
         while not is_over(self, state):
-            state, records, n = advance(self, state, journal.indices)
-            state = stopped(self, state, journal.add(self.name, int(state.done), n_planned, records, n))
+            before = state.status
+            state, records, n = advance(self, state)
+            stop = journal.add(self.name, int(state.done), n_planned, records, n)
+            _warn_of_giving_up((state.status == STATUSES.index(GAVE_UP)) & (before != state.status), journal.indices)
+            state = stopped(self, state, stop)
         return end(self, state, journal.indices)
 
 
@@ -107,7 +111,7 @@ def begin(phase: StochasticPhase, models: PyTree, indices: tuple[int, ...]) -> P
     train = stacked([chunk.start_state(m, k, phase.steps) for m, k in zip(parts, keys, strict=True)])
     start = _objective(phase, train)
     _require_finite(start["bound"], phase.name, indices)
-    position = phase.way.position
+    position = phase.stretch.position
     weight = kl_weights(phase.schedule.training, position)
     best = None if phase.held_back is None else BestState.of(phase.held_back, train.model)
     status = np.zeros(phase.n_models, int)
@@ -119,11 +123,9 @@ def is_over(phase: StochasticPhase, state: PhaseState) -> bool:
     return not (state.position < phase.last - ROUNDING).any()
 
 
-def advance(
-    phase: StochasticPhase, state: PhaseState, indices: tuple[int, ...] = (0,)
-) -> tuple[PhaseState, dict[str, np.ndarray], int]:
+def advance(phase: StochasticPhase, state: PhaseState) -> tuple[PhaseState, dict[str, np.ndarray], int]:
     """One chunk of steps: the state after it, the records of its steps, and their number."""
-    schedule, rest, n_models = phase.schedule, phase.way, phase.n_models
+    schedule, rest, n_models = phase.schedule, phase.stretch, phase.n_models
     training, n_iter = schedule.training, schedule.n_iter
     n = min(STEPS_PER_CHUNK, rest.n_steps(state.position, phase.last))
     planned = state.position[:, None] + rest.stride[:, None] * np.arange(n)
@@ -140,7 +142,6 @@ def advance(
     watch, moved = state.watch.advanced(training, n_iter, phase.items.n_rows, position, np.nanmean(bounds, axis=1))
     status = np.where((moved >= n_iter) & (position < n_iter), STATUSES.index(CONVERGED), state.status)
     train, is_stuck = _with_jitter_that_works(train, n_models)
-    _warn_of_giving_up(is_stuck, indices)
     status = np.where(is_stuck, STATUSES.index(GAVE_UP), status)
     position = np.where(is_stuck, n_iter, moved)
     if best is not None:
@@ -152,11 +153,12 @@ def advance(
 
 
 def stopped(phase: StochasticPhase, state: PhaseState, stop: Bool[np.ndarray, " K"]) -> PhaseState:
-    """The state with some models at their end, because a callback said so."""
+    """The state with some models at their end, because a callback said so; those that had ended stay as they are."""
+    has_ended = np.isin(state.status, [STATUSES.index(CONVERGED), STATUSES.index(GAVE_UP)])
     if not stop.any():
         return state
     position = np.where(stop, phase.schedule.n_iter, state.position)
-    status = np.where(stop, STATUSES.index(STOPPED), state.status)
+    status = np.where(stop & ~has_ended, STATUSES.index(STOPPED), state.status)
     return eqx.tree_at(lambda s: (s.position, s.status), state, (position, status))
 
 

@@ -80,5 +80,5 @@ def with_options(training: TrainingSpec, options: TrainingOptions) -> TrainingSp
     if "batch_size" in given:
         given["batch_counts_paths"] = False
     if "max_iter" in given:
-        given["kl_warmup"] = training.kl_warmup * given["max_iter"] // training.max_iter
+        given["kl_warmup"] = training.kl_warmup * given["max_iter"] // max(training.max_iter, 1)
     return dataclasses.replace(training, **given)

@@ -1,4 +1,6 @@
-"""Training as values: a phase says what is climbed, on which data, for how long, at which rates, and what ends it."""
+"""Training as values: a phase says which objective is maximised, on which data, for how long, at which rates, and what
+ends it.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +25,19 @@ ROUNDING = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
-class Rest:
+class Stretch:
     """Where in the schedule each of K models goes on, and how many positions it passes with each step."""
 
     position: Float[np.ndarray, " K"]
     stride: Float[np.ndarray, " K"]
 
     @classmethod
-    def whole(cls, n_models: int) -> Rest:
+    def whole(cls, n_models: int) -> Stretch:
         """The whole schedule, position by position."""
         return cls(np.zeros(n_models), np.ones(n_models))
 
     @classmethod
-    def after(cls, step: Int[np.ndarray, " K"], n_iter: int) -> Rest:
+    def after(cls, step: Int[np.ndarray, " K"], n_iter: int) -> Stretch:
         """What is left of n_iter positions after the state that was chosen, in time that is in proportion to its step.
 
         A state at the end of the first part passes position after position; one from early on is near the data it was

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..errors import unknown_option
+from ..errors import OptionError, unknown_option
 from ..inducing.specs import check_posterior
 from ..specs import Spec, known
-
-# --- training --------------------------------------------------------------------------------
-
 
 FIXED_INDUCING = ("none", "field", "all")
 # Fields of version 0.1: those that are called otherwise now, and those that are gone.
@@ -28,15 +25,14 @@ class TrainingSpec(Spec):
     `natural_rate` is the step γ of natural gradients for q of the output (None: Adam for it too). `decay` is the part
     of the iterations over which the rate falls to zero by a cosine; `tolerance` (nats per row and 100 iterations) ends
     the constant part early once the bound no longer rises. `path_average` says what is averaged over `n_train_samples`
-    paths (`objectives.negative_bound`). With `batch_counts_paths` a batch is of `batch_size` paths, not rows. A flow's
-    field has `field_inducing` inducing points (None: as many as the output, which is also the most); stochastic steps
-    do not move those named by `fixed_inducing` ("none", "field", "all"). `dof` are the degrees of freedom ν of the
-    diffusion "wishart" (None: its rank). `validation_fraction` of the rows are held back from the training of a flow:
-    the state that predicts them best is kept, or the sparse GP alone where the flow predicts them no better (0: no rows
-    are held back, and the flow is kept as it ends).
-    `state_dim` are the dimensions of a flow's state (None: those of the inputs). `posterior` is the form of the
-    covariances of q of the diffusions "wishart" and "gp" (`Wishart`). These are for regression and
-    classification.
+    paths (`regression.objectives.negative_bound`). With `batch_counts_paths` a batch is of `batch_size` paths, not
+    rows. A flow's field has `field_inducing` inducing points (None: as many as the output, which is also the most);
+    stochastic steps do not move those named by `fixed_inducing` ("none", "field", "all"). `dof` are the degrees of
+    freedom ν of the diffusion "wishart" (None: its rank). `validation_fraction` of the rows are held back from the
+    training of a flow: the state that predicts them best is kept, or the sparse GP alone where the flow predicts them
+    no better (0: no rows are held back, and the flow is kept as it ends). `state_dim` are the dimensions of a flow's
+    state (None: those of the inputs). `posterior` is the form of the covariances of q of the diffusions "wishart" and
+    "gp" (`Wishart`). These are for regression and classification.
     """
 
     max_iter: int
@@ -76,6 +72,23 @@ class TrainingSpec(Spec):
         if self.path_average not in ("log", "density"):
             raise unknown_option("path_average", self.path_average, ("log", "density"))
         check_posterior(self.posterior)
+        if self.flow_dtype not in ("float32", "float64"):
+            raise unknown_option("flow_dtype", self.flow_dtype, ("float32", "float64"))
+        limits = {name: 1 for name in ("batch_size", "n_steps", "n_train_samples")}
+        limits |= {name: 0 for name in ("max_iter", "warm_iter", "sgp_iter", "kl_warmup", "rate_warmup", "tolerance")}
+        for name, lowest in limits.items():
+            if not getattr(self, name) >= lowest:
+                raise OptionError(f"{name}={getattr(self, name)!r} given to TrainingSpec; expected at least {lowest}.")
+        for name, is_right in (
+            ("learning_rate", self.learning_rate > 0),
+            ("decay", 0 <= self.decay <= 1),
+            ("validation_fraction", 0 <= self.validation_fraction < 1),
+        ):
+            if not is_right:
+                raise OptionError(
+                    f"{name}={getattr(self, name)!r} given to TrainingSpec; expected a rate above 0, a decay from 0 to "
+                    "1, and a validation fraction from 0 to below 1."
+                )
 
     @classmethod
     def from_fields(cls, fields):

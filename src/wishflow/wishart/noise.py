@@ -68,7 +68,7 @@ class AbstractNoise(eqx.Module):
 
     @abc.abstractmethod
     def kl(self) -> dict[str, Scalar]:
-        """Its penalties by name."""
+        """Its penalties by name, which begins with "kl_"; in warm-up "kl_drift" has the weight c², others c."""
 
     @abc.abstractmethod
     def prepare(self, dtype: jnp.dtype, rotation: Float[Array, "M M"] | None) -> PreparedNoise:

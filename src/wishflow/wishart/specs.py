@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 from ..errors import OptionError, unknown_option
 from ..inducing.specs import check_posterior
@@ -12,6 +13,8 @@ from ..specs import Spec
 @dataclasses.dataclass(frozen=True)
 class DiffusionSpec(Spec):
     """The covariance rate Σ(x) of the flow."""
+
+    is_part: ClassVar[bool] = True
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The works of `benchmarks.speed` as loops of steps inside one program, the way training takes them."""
+"""The works of `studies.benchmarks.speed` as loops of steps inside one program, the way training takes them."""
 
 from __future__ import annotations
 

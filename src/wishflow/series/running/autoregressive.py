@@ -1,4 +1,4 @@
-"""The auto-regressive model: the belief recursion (`filtering`), simulation, transition densities."""
+"""The auto-regressive model: the belief recursion (`gaussian_filter`), simulation, transition densities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The latent model: the guided particle filter (`particles`), forecasts from its particles."""
+"""The latent model: the guided particle filter (`particle_filter`), forecasts from its particles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door: frames that have been read become series in model units, once; nothing behind it asks for stamps again."""
+"""Intake: frames that have been read become series in model units, once; no later code handles time stamps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .transforms import ColumnTransforms
 from .units import Tail, Units
 
 
-def admit(
+def training_data(
     panel: Panel, X: Panel | None, spec: DynamicsSpec, transform: Any, calendar: bool | str, freq: Any
 ) -> tuple[Units, dict[Any, Tail]]:
     """Training data: what is learnt of them (axis, transforms, scales, calendar), and the series in these units."""
@@ -55,7 +55,7 @@ def admit(
     }
 
 
-def admit_more(
+def further_rows(
     units: Units, panel: Panel, X: Panel | None, past: Mapping[Any, Tail] = MappingProxyType({})
 ) -> dict[Any, tuple[Tail, Bool[np.ndarray, " N"]]]:
     """Further rows in units that are known, and which of them came: the others are holes of the grid.
