@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..errors import OptionError
 from ..inducing import POSTERIORS, AbstractPosterior, InducingBasis, PreparedPosterior
 from ..numerics.parameters import Positive
 from .noise import AbstractNoise, NoiseValues, PreparedNoise
@@ -26,6 +27,12 @@ class GPNoise(AbstractNoise):
 
     def rotation(self):
         return self.posterior.rotation()
+
+    def draw(self, key, basis, prepared):
+        raise OptionError(
+            "sampling=\"pathwise\" was asked of the 'gp' diffusion, whose Σ is a posterior variance and has no draw of "
+            'its own; use sampling="marginal", or diffusion="wishart".'
+        )
 
     def summary(self):
         return {"drift_norm": jnp.linalg.norm(self.posterior.mean)}
