@@ -96,7 +96,7 @@ def test_read_arrays_can_be_changed_and_the_file_replaced(model):
 
 def test_header_names_format_versions_and_time(model):
     about = files.read_model(model[0])[0]["file"]
-    assert about["format"] == "wishflow-model" and about["format_version"] == 1
+    assert about["format"] == "wishflow-model" and about["format_version"] == 2
     assert about["versions"]["jax"] == jax.__version__ and about["versions"]["numpy"] == np.__version__
     assert set(about["versions"]) == {"wishflow", "jax", "numpy", "python"}
     assert about["created"].endswith("+00:00")
@@ -305,9 +305,9 @@ def rewrite(path, **changes):
     ("changes", "message"),
     [
         ({"format": "other"}, "format 'other', expected 'wishflow-model'"),
-        ({"format_version": "2"}, "format version 2, but .* up to 1; update wishflow"),
-        ({"format_version": "0"}, "format version '0', expected 1"),
-        ({"format_version": "one"}, "format version 'one', expected 1"),
+        ({"format_version": "3"}, "format version 3, but .* up to 2; update wishflow"),
+        ({"format_version": "0"}, "format version '0', expected one of"),
+        ({"format_version": "one"}, "format version 'one', expected one of"),
         ({"header": "[1]"}, "not a JSON object"),
         ({"header": "{"}, "not a JSON object"),
         ({"header": "[" * 100_000}, "not a JSON object"),
