@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -46,8 +47,13 @@ class Worker:
             text=True,
         )
         self._lines: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=self._listen, daemon=True).start()
-        self.versions: dict[str, str] = self._receive()["ready"]
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        try:
+            self.versions: dict[str, str] = self._receive()["ready"]
+        except WorkerError:
+            self.stop()
+            raise
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
@@ -86,7 +92,11 @@ class Worker:
     def stop(self) -> None:
         self.process.kill()
         self.process.wait()
-        self._stderr.close()
+        self._listener.join(timeout=10.0)  # it reads to the end of a pipe that nobody writes to any more
+        for pipe in (self.process.stdin, self.process.stdout, self._stderr):
+            with contextlib.suppress(OSError):  # the worker may be gone before a request was sent
+                if pipe is not None:
+                    pipe.close()
 
 
 @dataclasses.dataclass
