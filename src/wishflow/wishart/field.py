@@ -21,7 +21,7 @@ from ..numerics.random import standard_normals
 from .base import AbstractField, AbstractPreparedField, DrivenValues, StateLayout, safe_sqrt
 from .noise import AbstractNoise, NoiseValues, PreparedNoise
 from .white import WhiteNoise
-from .wishart import AbstractPreparedWishart, WishartNoise
+from .wishart import WishartNoise, wishart_values
 
 
 class GPDrift(eqx.Module):
@@ -163,7 +163,8 @@ class Field(AbstractField):
             white=self.white,
             tail_dof=None,
             joined=JoinedPosterior.of(self.basis, noise.posterior, gp.weights(), dtype),
-            noise=JoinedWishart(noise.scale.value.astype(dtype), noise.dof),
+            scale=noise.scale.value.astype(dtype),
+            dof=noise.dof,
         )
 
     def kl(self):
@@ -185,15 +186,6 @@ class AbstractPreparedParts(AbstractPreparedField):
     layout: Any
     white: WhiteNoise | None
     tail_dof: Scalar | None
-    noise: eqx.AbstractVar[PreparedNoise | None]
-
-    @property
-    def n_normals(self):
-        n = 0 if self.noise is None else self.noise.n_normals
-        if n is None or self.tail_dof is not None:
-            return None
-        has_diagonal = self.white is not None or (self.noise is not None and self.noise.has_diagonal)
-        return n + self.layout.dim * has_diagonal
 
     def coefficients(
         self, drift: Float[Array, "N D"], white: Float[Array, "N D"] | None, noise: NoiseValues | None
@@ -218,6 +210,14 @@ class PreparedField(AbstractPreparedParts):
     gp_weights: Float[Array, "M D"] | None
     noise: PreparedNoise | None
 
+    @property
+    def n_normals(self):
+        n = 0 if self.noise is None else self.noise.n_normals
+        if n is None or self.tail_dof is not None:
+            return None
+        has_diagonal = self.white is not None or (self.noise is not None and self.noise.has_diagonal)
+        return n + self.layout.dim * has_diagonal
+
     def at(self, X, t=0.0):
         inputs = self.layout.kernel_inputs(X, t)
         a = self.basis.project(inputs)
@@ -229,21 +229,19 @@ class PreparedField(AbstractPreparedParts):
         return self.coefficients(drift, white, noise)
 
 
-class JoinedWishart(AbstractPreparedWishart):
-    """L and ν of a noise whose moments come with the drift."""
-
-    def at(self, inputs, a, unexplained):
-        raise NotImplementedError("moments come from `JoinedPosterior`")
-
-
 class JoinedField(AbstractPreparedParts):
     """`PreparedField` for accelerators: drift and posterior of J in one product."""
 
     joined: JoinedPosterior
-    noise: JoinedWishart
+    scale: Float[Array, "D rho"]
+    dof: int = eqx.field(static=True)
+
+    @property
+    def n_normals(self):
+        return self.dof + self.scale.shape[1] + (0 if self.white is None else self.layout.dim)
 
     def at(self, X, t=0.0):
         inputs = self.layout.kernel_inputs(X, t)
         drift, means, variances = self.joined.moments(inputs)
         white = None if self.white is None else self.white.at(inputs, inputs[:, :0])
-        return self.coefficients(drift, white, self.noise.values(means, variances))
+        return self.coefficients(drift, white, wishart_values(means, variances, self.scale, self.dof))

@@ -86,9 +86,15 @@ class AbstractPreparedWishart(PreparedNoise):
         return self.dof + self.scale.shape[1]
 
     def values(self, means: Float[Array, "N P"], variances: Float[Array, "N P"]) -> NoiseValues:
-        """With moments of the entries of J in the order (r, v)."""
-        shape = (len(means), self.scale.shape[1], -1)
-        return NoiseValues(means.reshape(shape), variances.reshape(shape), self.scale, self.dof)
+        return wishart_values(means, variances, self.scale, self.dof)
+
+
+def wishart_values(
+    means: Float[Array, "N P"], variances: Float[Array, "N P"], scale: Float[Array, "D rho"], dof: int
+) -> NoiseValues:
+    """With moments of the entries of J in the order (r, v)."""
+    shape = (len(means), scale.shape[1], -1)
+    return NoiseValues(means.reshape(shape), variances.reshape(shape), scale, dof)
 
 
 class PreparedWishart(AbstractPreparedWishart):
