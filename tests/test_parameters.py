@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wishflow.errors import OptionError
 from wishflow.numerics.devices import computing
 from wishflow.numerics.parameters import Free, LowerTriangular, Positive, UnitRows
 
@@ -30,10 +31,16 @@ def test_positive_is_above_its_floor_whatever_the_raw_number(raw):
         assert 0.0 <= jax.grad(lambda r: Positive(r, 1e-8).value)(parameter.raw) <= 1.0
 
 
-@pytest.mark.parametrize("value", [0.0, -3.0, 1e-8])
+@pytest.mark.parametrize("value", [0.0, 1e-8])
 def test_values_at_or_below_the_floor_are_lifted_just_over_it(value):
     lifted = float(Positive.of(value, 1e-8).value)
     assert 1e-8 < lifted < 1.1e-8
+
+
+@pytest.mark.parametrize("value", [-3.0, [1.0, -1e-9], float("nan")])
+def test_negative_values_are_refused(value):
+    with pytest.raises(OptionError, match="expected positive numbers"):
+        Positive.of(value)
 
 
 def test_positive_keeps_shape_and_order():

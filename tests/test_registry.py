@@ -4,11 +4,14 @@ import dataclasses
 import subprocess
 import sys
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import wishflow as wf
 from wishflow import specs
+from wishflow.diffusions import NoiseValues
 from wishflow.errors import OptionError
 from wishflow.specs import registry
 from wishflow.training import TrainingSpec
@@ -16,6 +19,7 @@ from wishflow.training import TrainingSpec
 
 @pytest.fixture(autouse=True)
 def _registry_as_it_was():
+    assert wf.FlowRegressor and wf.WishartForecaster  # lazy imports that register specs
     before = [dict(table) for table in (registry._KINDS, registry._BUILDERS)]
     yield
     for table, entries in zip((registry._KINDS, registry._BUILDERS), before, strict=True):
@@ -126,3 +130,67 @@ def test_the_training_spec_of_a_fit_repeats_it():
     again = wf.SparseGPRegressor(preset=first.training_, n_inducing=5).fit(X, np.sin(3.0 * X[:, 0]))
     assert again.n_iter_ == first.n_iter_ and again.training_ == first.training_
     np.testing.assert_array_equal(again.predict(X), first.predict(X))
+
+
+@dataclasses.dataclass(frozen=True)
+class Strange(wf.diffusions.DiffusionSpec):
+    pass
+
+
+STRANGE_VALUES = {
+    "nothing": lambda n: None,
+    "a bare array": lambda n: jnp.ones((n, 2)),
+    "a factor with its axes exchanged": lambda n: NoiseValues.of_factor(jnp.ones((n, 1, 2))),
+    "a vector": lambda n: NoiseValues.of_diagonal(jnp.ones(2)),
+}
+
+
+class StrangePrepared(wf.diffusions.PreparedNoise):
+    kind: str = eqx.field(static=True)
+
+    def at(self, inputs, a, unexplained):
+        return STRANGE_VALUES[self.kind](len(inputs))
+
+
+class StrangeNoise(wf.diffusions.AbstractNoise):
+    kind: str = eqx.field(static=True)
+
+    def kl(self):
+        return {}
+
+    def prepare(self, dtype, rotation):
+        return StrangePrepared(self.kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("nothing", "returned None; expected `NoiseValues`"),
+        ("a bare array", "expected `NoiseValues`"),
+        ("a factor with its axes exchanged", r"of shapes .*; expected \(N, ρ, ν or 1\)"),
+        ("a vector", r"shape \(2,\) given to NoiseValues.of_diagonal; expected \(N, D\)"),
+    ],
+)
+@pytest.mark.parametrize("is_series", [False, True])
+def test_values_of_a_noise_are_checked(kind, message, is_series):
+    wf.register(Strange, lambda *arguments: StrangeNoise(kind))
+    rows = np.random.default_rng(0).normal(size=(30, 2))
+    options = {"diffusion": Strange(), "max_iter": 1, "n_inducing": 5}
+    with pytest.raises(OptionError, match=message):
+        if is_series:
+            wf.WishartForecaster(**options).fit(rows)
+        else:
+            wf.FlowRegressor(**options).fit(rows, rows[:, 0])
+
+
+@pytest.mark.parametrize(("found", "message"), [(None, "returned None; expected an instance"), ("pair", "of shape")])
+def test_what_the_builder_of_a_diffusion_returns_is_checked(found, message):
+    wf.register(Strange, lambda *arguments: (StrangeNoise("nothing"), np.eye(3)) if found == "pair" else found)
+    with pytest.raises(OptionError, match=message):
+        wf.FlowRegressor(diffusion=Strange(), n_inducing=5).fit([[0.0, 0.0], [1.0, 2.0], [2.0, 0.5]], [0.0, 1.0, 0.0])
+
+
+def test_what_the_builder_of_a_kernel_returns_is_checked():
+    wf.register(Unknown, lambda spec, n_inputs, **start: None)
+    with pytest.raises(OptionError, match="builder of Unknown returned None; expected"):
+        wf.SparseGPRegressor(kernel=Unknown()).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.0])

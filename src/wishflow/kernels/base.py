@@ -90,8 +90,8 @@ class AbstractKernel(eqx.Module):
 
     def _refuse_features(self) -> NoReturn:
         raise OptionError(
-            f"{type(self).__name__} has no random features: pathwise sampling is for RBF, Matérn, linear, "
-            "their sums and products; choose one of these kernels or sampling='marginal'."
+            f"{type(self).__name__} has no random features, which pathwise sampling needs; choose a kernel that has "
+            "them (RBF, Matérn, linear, own stationary kernels, their sums and products) or sampling='marginal'."
         )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import OptionError
 from ..numerics.parameters import Positive
-from ..specs import builder_of, register
+from ..specs import builder_of, checked_part, register
 from .base import AbstractKernel
 from .combine import ProductKernel, SumKernel
 from .linear import LinearKernel
@@ -28,7 +28,8 @@ def build(spec: KernelSpec, n_inputs: int, *, variance: float = 1.0, lengthscale
             f"kernel={spec!r} is a {type(spec).__name__}; expected a kernel spec "
             "such as wishflow.kernels.RBF(), or a sum or product of them."
         )
-    return builder_of(spec)(spec, n_inputs, variance=variance, lengthscale=lengthscale)
+    found = builder_of(spec)(spec, n_inputs, variance=variance, lengthscale=lengthscale)
+    return checked_part(spec, found, AbstractKernel)
 
 
 def stationary_builder(kernel: Callable[..., AbstractKernel]) -> Callable[..., AbstractKernel]:

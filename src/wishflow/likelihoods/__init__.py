@@ -6,7 +6,7 @@ A spec (`Gaussian`, `StudentT`, …) says which one; `build` makes the module on
 from __future__ import annotations
 
 from ..errors import OptionError
-from ..specs import builder_of, register, resolve
+from ..specs import builder_of, checked_part, register, resolve
 from .base import AbstractLikelihood, check_columns
 from .bernoulli import BernoulliLikelihood
 from .categorical import CategoricalLikelihood
@@ -28,4 +28,4 @@ def build(spec: str | LikelihoodSpec, n_outputs: int) -> AbstractLikelihood:
     wanted: LikelihoodSpec = resolve("likelihood", spec, LIKELIHOODS, LikelihoodSpec)
     if n_outputs < 1:
         raise OptionError(f"n_outputs={n_outputs!r} given to a likelihood; expected at least 1 target column.")
-    return builder_of(wanted)(wanted, n_outputs)
+    return checked_part(wanted, builder_of(wanted)(wanted, n_outputs), AbstractLikelihood)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..errors import OptionError
 from .devices import on_device
 
 
@@ -44,7 +45,9 @@ class Positive(AbstractParameter):
 
     @classmethod
     def of(cls, value: object, floor: float = 1e-8) -> Positive:
-        """The parameter whose `value` is given; values at or below the floor are lifted just over it."""
+        """The parameter whose `value` is given; values from 0 to the floor are lifted just over it."""
+        if not np.all(np.asarray(value, float) >= 0.0):
+            raise OptionError(f"value={value!r} given to Positive.of; expected positive numbers.")
         excess = np.maximum(np.asarray(value, float) - floor, 1e-3 * floor)
         # Inverse of softplus without overflow: y + log(1 − exp(−y)).
         return cls(on_device(excess + np.log(-np.expm1(-excess))), floor)

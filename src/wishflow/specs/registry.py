@@ -9,6 +9,7 @@ from ..errors import OptionError
 from .base import Spec
 
 S = TypeVar("S", bound=type[Spec])
+P = TypeVar("P")
 
 # Names of the package's own specs: a user's spec may not take one before the package has imported its own.
 RESERVED = {
@@ -73,6 +74,16 @@ def builder_of(spec: Spec) -> Callable[..., Any]:
     if found is None:
         raise OptionError(
             f"{type(spec).__name__} is not registered; call wishflow.register({type(spec).__name__}, builder) first "
+            "(docs/extend.md)."
+        )
+    return found
+
+
+def checked_part(spec: Spec, found: Any, expected: type[P]) -> P:
+    """What a builder has returned, if it is of the kind that is needed."""
+    if not isinstance(found, expected):
+        raise OptionError(
+            f"the builder of {type(spec).__name__} returned {found!r}; expected an instance of {expected.__name__} "
             "(docs/extend.md)."
         )
     return found

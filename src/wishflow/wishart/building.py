@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
+from ..errors import OptionError
 from ..inducing import InducingBasis
 from ..numerics.parameters import Positive, zeros
-from ..specs import builder_of, register
+from ..specs import builder_of, checked_part, register
 from . import gp, wishart
 from .base import StateLayout
 from .field import Field, GPDrift
@@ -39,7 +40,15 @@ def start_noise(
 ) -> tuple[AbstractNoise | None, Float[np.ndarray, "D D"]]:
     """The noise a spec asks for, and what it explains of a covariance to start from."""
     found = builder_of(spec)(spec, basis, dim, key, covariance)
-    return found if isinstance(found, tuple) else (found, np.zeros((dim, dim)))
+    noise, explained = found if isinstance(found, tuple) else (found, np.zeros((dim, dim)))
+    if noise is None and isinstance(spec, NoDiffusion | Diagonal):
+        return None, explained
+    if np.shape(explained) != (dim, dim):
+        raise OptionError(
+            f"the builder of {type(spec).__name__} says that it explains an array of shape {np.shape(explained)}; "
+            f"expected a part of `covariance`, of shape {(dim, dim)}."
+        )
+    return checked_part(spec, noise, AbstractNoise), explained
 
 
 def build(

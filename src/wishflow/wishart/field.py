@@ -19,7 +19,7 @@ from ..numerics.linalg import thin_product
 from ..numerics.parameters import Positive, Scaled
 from ..numerics.random import standard_normals
 from .base import AbstractField, AbstractPreparedField, DrivenValues, StateLayout, safe_sqrt
-from .noise import AbstractNoise, NoiseValues, PreparedNoise
+from .noise import AbstractNoise, NoiseValues, PreparedNoise, checked_values
 from .white import WhiteNoise
 from .wishart import WishartNoise, wishart_values
 
@@ -225,8 +225,10 @@ class PreparedField(AbstractPreparedParts):
         if self.gp_weights is not None:
             drift = drift + a @ self.gp_weights
         white = None if self.white is None else self.white.at(inputs, a)
-        noise = None if self.noise is None else self.noise.at(inputs, a, self.basis.unexplained(inputs, a))
-        return self.coefficients(drift, white, noise)
+        if self.noise is None:
+            return self.coefficients(drift, white, None)
+        noise = self.noise.at(inputs, a, self.basis.unexplained(inputs, a))
+        return self.coefficients(drift, white, checked_values(noise, *drift.shape))
 
 
 class JoinedField(AbstractPreparedParts):

@@ -7,6 +7,7 @@ the drift and to the diagonal Λ. Flows and time series use the same classes.
 from __future__ import annotations
 
 import abc
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -32,13 +33,36 @@ class NoiseValues(eqx.Module):
     @classmethod
     def of_diagonal(cls, diagonal: Float[Array, "N D"], drift: Float[Array, "N D"] | None = None) -> NoiseValues:
         """Without J: independent noise of the given variances for each dimension."""
+        _check_axes("of_diagonal", diagonal, "(N, D)", 2)
         empty = jnp.zeros((diagonal.shape[0], 0, 1), diagonal.dtype)
         return cls(empty, empty, jnp.zeros((diagonal.shape[1], 0), diagonal.dtype), 0, drift, diagonal)
 
     @classmethod
     def of_factor(cls, factor: Float[Array, "N D nu"]) -> NoiseValues:
         """With a factor σ(x) that is not random, Σ = σσᵀ: J is σ and L the identity."""
+        _check_axes("of_factor", factor, "(N, D, ν)", 3)
         return cls(factor, jnp.zeros_like(factor), jnp.eye(factor.shape[1], dtype=factor.dtype), factor.shape[2])
+
+
+def _check_axes(name: str, values: Array, shape: str, n_axes: int) -> None:
+    if values.ndim != n_axes:
+        raise OptionError(f"an array of shape {values.shape} given to NoiseValues.{name}; expected {shape}.")
+
+
+def checked_values(values: Any, n_rows: int, dim: int) -> NoiseValues:
+    """What a noise has returned for N rows of D dimensions, if its shapes are right."""
+    if not isinstance(values, NoiseValues):
+        raise OptionError(f"`at` of a noise returned {values!r}; expected `NoiseValues` (docs/extend.md).")
+    found = (values.means.shape, values.variances.shape, values.scale.shape)
+    others = [part.shape for part in (values.drift, values.diagonal) if part is not None]
+    rank, columns = values.scale.shape[-1], values.means.shape[-1]
+    wanted = (n_rows, rank, columns)
+    if found != (wanted, wanted, (dim, rank)) or any(shape != (n_rows, dim) for shape in others):
+        raise OptionError(
+            f"`at` of a noise returned means, variances and L of shapes {found}, drift and diagonal of {others}, for "
+            f"{n_rows} rows of {dim} dimensions; expected (N, ρ, ν or 1) twice, (D, ρ), and (N, D) (docs/extend.md)."
+        )
+    return values
 
 
 class PreparedNoise(eqx.Module):
