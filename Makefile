@@ -22,11 +22,12 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.jax_cache
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.5
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-lowest bench reproduce-uci reproduce-beijing lint format types
+.PHONY: help install demo test test-slow test-all test-lowest bench reproduce-uci reproduce-beijing lint format types
 
 help:
 	@echo "make demo      the models side by side on simulated data (figures in demo_output/)"
 	@echo "make test      the tests, without the slow ones"
+	@echo "make test-slow the slow tests"
 	@echo "make test-all  all tests"
 	@echo "make test-lowest  the tests with the lowest versions of all dependencies that are allowed"
 	@echo "make bench     training steps beside those of other libraries (environments in .bench/; ARGS=--quick)"
@@ -50,6 +51,9 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(ARGS)
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m slow $(ARGS)
 
 test-all: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)

@@ -114,6 +114,7 @@ def test_moments_from_one_product(is_orthogonal):
     assert_same(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("diffusion", "is_alike"),
     [("gp", True), ("wishart-shared", True), ("wishart-shared", False), ("wishart-shared-rotated", True)],

@@ -206,6 +206,7 @@ def assert_weather_table(printed: str) -> None:
         assert float(seconds) >= 0.0
 
 
+@pytest.mark.slow
 def test_the_demonstration_prints_tables_paths_and_code(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("COLUMNS", "120")  # headings on one line
     monkeypatch.setattr(demo, "models", lambda *sizes, **options: {name: KnownNormal() for name in NAMES})

@@ -76,6 +76,7 @@ def diagonal(white):
 # --- the contract --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "is_time_dependent"), [(n, False) for n in DIFFUSIONS] + [(n, True) for n in TIMED])
 def test_float32_fields_follow_the_float64_ones(name, is_time_dependent):
     exact, rounded = both_precisions(make_field(name, is_time_dependent), points(4, 4), TIME)
@@ -85,6 +86,7 @@ def test_float32_fields_follow_the_float64_ones(name, is_time_dependent):
         np.testing.assert_allclose(narrow, wide, rtol=5e-5, atol=5e-5)
 
 
+@pytest.mark.slow
 @EVERY
 def test_increments_have_mean_zero_and_covariance_dt_times_the_mean_covariance(name):
     """Rows are independent, also where they are in the same state."""
@@ -226,6 +228,7 @@ def at_the_prior(field: Field) -> Field:
     return eqx.tree_at(lambda f: f.noise.posterior, field, WhitenedPosterior.prior(*field.noise.posterior.mean.shape))
 
 
+@pytest.mark.slow
 @EVERY_WISHART
 def test_prior_mean_of_the_covariance_rate(name, key):
     """E[Σ(x)] = ν k(x, x) L Lᵀ (+ Λ), in closed form and over 1e5 draws within 4 standard errors."""
@@ -300,6 +303,7 @@ def test_shared_columns_are_independent_draws_of_one_posterior():
 # --- pathwise draws ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["wishart-shared-white", "wishart-independent"])
 def test_drawn_fields_average_to_the_mean_covariance(name, key, monkeypatch):
     """E over draws of the whole function J(·): Σ at a row has the mean Σ̄, and given the draw σ is no longer random."""

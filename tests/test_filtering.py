@@ -125,6 +125,7 @@ def cut_by_hand(times, y, u):
     return tuple(np.array(part) for part in zip(*found, strict=True))
 
 
+@pytest.mark.slow
 def test_rows_at_irregular_times_score_as_in_the_kalman_filter(monkeypatch):
     """Correlated noise, gaps of .2 to 6 steps, 30 % holes, an empty row; ticks, items and scores as an estimator has
     them, row by row. Windows are long enough that each starts at a known row: elsewhere they start at N(0, 1)."""
@@ -148,6 +149,7 @@ def test_rows_at_irregular_times_score_as_in_the_kalman_filter(monkeypatch):
     np.testing.assert_allclose(filtered(model, ticks.y, ticks.u, ticks.h), scores, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "lags, n_joint, error",
     [((1, 2, 6), 2, 0.04), ((1, 2, 6), 4, 0.004), (8, 2, 0.02)],
@@ -379,6 +381,7 @@ def noise_error(kind, n_rows, jit=quick_jit):
     return np.linalg.norm(found - start.covariance) / np.linalg.norm(start.covariance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, n_rows, error", [("holes", 2000, 0.06), ("gaps", 600, 0.1)])
 def test_the_maximum_is_at_the_true_noise(kind, n_rows, error):
     """Within two sampling errors of so few rows; the slow test below has more."""

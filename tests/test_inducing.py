@@ -111,6 +111,7 @@ def test_kl_is_zero_at_the_prior_and_positive_elsewhere(posterior):
 # --- marginals -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [None, Matern12(), RBF() + Linear(), Periodic(period=3.0)])
 @FORMS
 def test_marginals_agree_with_the_formulas_without_whitening(kernel, posterior):
@@ -138,6 +139,7 @@ def test_a_certain_posterior_passes_through_its_inducing_values():
     assert float(variance.min()) >= 0.0 and float(variance.max()) < 1e-8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_inducing", "n_outputs"), [(1, 2), (5, 2), (64, 2), (70, 2), (81, 1)])
 def test_quadratic_forms_whatever_the_number_of_inducing_points(n_inducing, n_outputs):
     """‖R_pᵀ a‖², however the factors are laid out, against the plain sum."""
@@ -157,6 +159,7 @@ def test_quadratic_forms_whatever_the_number_of_inducing_points(n_inducing, n_ou
     np.testing.assert_allclose(quadratics, np.sum(np.einsum("nm,pmk->npk", a, R) ** 2, -1), rtol=1e-11)
 
 
+@pytest.mark.slow
 def test_a_structured_posterior_of_one_output_is_any_gaussian(key):
     """R Rᵀ = T diag(λ) Tᵀ: with one output nothing is lost, and the KL and the quadratic forms are those of R."""
     R = np.tril(np.random.default_rng(0).normal(size=(6, 6)), -1) + np.diag([0.3, 2.0, 1.0, 0.1, 0.7, 1.5])
@@ -240,6 +243,7 @@ def many(draw, key):
     return np.asarray(quick_jit(lambda keys: jax.lax.map(draw, keys, batch_size=1000))(jax.random.split(key, N_DRAWS)))
 
 
+@pytest.mark.slow
 @FORMS
 @pytest.mark.parametrize("jitter", [1e-10, 0.5])
 def test_pathwise_draws_have_the_mean_and_covariance_of_the_posterior(key, few_features, jitter, posterior):
@@ -258,6 +262,7 @@ def test_pathwise_draws_have_the_mean_and_covariance_of_the_posterior(key, few_f
     assert np.abs(between.mean(0) / between.std(0)).max() * np.sqrt(N_DRAWS) < 4.5  # outputs are independent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [Matern32(), RBF() * Linear() + Matern12()])
 def test_pathwise_draws_of_other_kernels(key, few_features, kernel):
     gp = make_gp(kernel=kernel, n_outputs=1)
@@ -314,6 +319,7 @@ def values_and_derivatives(gp, X, weights):
     return [eqx.filter_value_and_grad(total)((gp, X), form) for form in (for_training, plainly)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_outputs", [1, 2])
 @pytest.mark.parametrize("seed", range(3))
 def test_marginals_for_training_have_the_plain_values_and_derivatives(seed, n_outputs):
@@ -419,6 +425,7 @@ def test_few_outputs_and_few_rows_are_left_as_they_are(n_outputs, n_rows):
     assert eqx.tree_equal(inducing.for_prediction(prepared, n_rows), prepared)
 
 
+@pytest.mark.slow
 def test_squares_for_values_alone_are_not_negative():
     """R of nearly rank one and rows orthogonal to it, where the terms cancel to rounding."""
     rng = np.random.default_rng(1)

@@ -74,6 +74,7 @@ def test_shapes_and_dtypes_follow_the_inputs(name, dtype, key):
     assert likelihood.n_latent == mean.shape[-1]
 
 
+@pytest.mark.slow
 @EVERY
 def test_leading_axes_broadcast_as_loops_do(name, key):
     """Flow samples (S, N, P) against targets (N, Q), and targets (20, N, Q) against g (N, P).
@@ -176,6 +177,7 @@ def test_values_and_gradients_are_finite_far_from_the_data(name, method, key):
         assert all(np.all(np.isfinite(grad)) for grad in grads), (m, v)
 
 
+@pytest.mark.slow
 @EVERY
 def test_samples_have_the_predictive_moments(name, key):
     """Within four standard errors, g and y both drawn."""
@@ -192,6 +194,7 @@ def test_samples_have_the_predictive_moments(name, key):
     assert np.all(abs(squares.mean(0) - expected_variance) < 4 * squares.std(0) / np.sqrt(n))
 
 
+@pytest.mark.slow
 @EVERY
 def test_own_targets_and_samples_pass_validation_and_bad_ones_do_not(name, key):
     likelihood, y, mean, _ = make(name)
@@ -256,6 +259,7 @@ def test_poisson_predictions_hold_for_large_counts(mean, variance, count):
     np.testing.assert_allclose(run(likelihood, "predictive_cdf", *at)[0], truth, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("log_rate", [0.7, (3.0, -2.0)])
 def test_log_rates_of_counts_are_added_to_g_and_stay(log_rate):
     """Every method is the one of a likelihood without them at g + o, and no gradient reaches o."""
@@ -307,6 +311,7 @@ def test_poisson_mass_sums_to_one():
     np.testing.assert_allclose(mass.sum(), 1.0, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec, n_labels", [("bernoulli", 2), (Categorical(4), 4)])
 def test_probabilities_of_labels_sum_to_one(spec, n_labels, key):
     likelihood = build(spec, 1)
@@ -328,6 +333,7 @@ def test_derivative_of_cdf_is_the_density(name):
     np.testing.assert_allclose(slope, np.exp(run(likelihood, "predictive_log_density", y, m, v)), rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variance", [1e-4, 0.05, 0.3, 2.0])
 def test_poisson_cdf_adds_up_the_mass(variance):
     """Both forms of the CDF, and the passage between them as the count grows."""
@@ -341,6 +347,7 @@ def test_poisson_cdf_adds_up_the_mass(variance):
     assert np.all(run(likelihood, "predictive_cdf", -1.0 - y, m, v) == 0.0)
 
 
+@pytest.mark.slow
 @WITH_CDF
 def test_cdf_rises_from_zero_to_one_in_each_output(name):
     likelihood, _, mean, variance = make(name)

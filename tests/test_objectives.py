@@ -40,6 +40,7 @@ def evaluate(model, batch, key, kl_weight=1.0, n_samples=2, dtype=None):
 # --- parts and weights ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["none", "diagonal", "gp", "wishart-independent-white"])
 def test_the_bound_is_made_of_its_named_parts(name, key):
     """fit − KL_g − c² KL_f − c KL_Σ; the parts themselves do not depend on c."""
@@ -256,6 +257,7 @@ def both_steps(model, batch, key, rate):
     return bound(q), [(bound(new), new) for new in steps]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [0.1, 1.0])
 @pytest.mark.parametrize(
     ("likelihood", "shift", "variance"),
@@ -331,6 +333,7 @@ def assert_unbatched(function, *args):
     assert all(len(shape) == 2 for shape in shapes), shapes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "sampling"), [(name, "marginal") for name in DIFFUSIONS] + [("wishart-shared-white", "pathwise")]
 )
@@ -395,6 +398,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_two_sparse_gps_in_one_program_never_wait_for_each_other():
     """30 steps of two models of two outputs each, on two cores, within two minutes.
 

@@ -110,6 +110,7 @@ def test_no_derivative_is_traced_where_it_cannot_store_too_much():
     assert traced.call_count == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOSSES)
 def test_no_derivative_stores_more_than_a_multiple_of_what_the_step_computes(name, key):
     model, loss = LOSSES[name]()

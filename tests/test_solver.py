@@ -219,6 +219,7 @@ def test_brownian_paths_of_coarser_steps_are_the_same_paths():
     assert coarser(dB, 4).shape == (4, 3, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_steps", [3, UNROLLED_STEPS + 1])
 def test_on_an_accelerator_few_steps_are_no_loop_and_the_same_path(key, n_steps, monkeypatch):
     field, x0 = make_field("wishart-shared-white"), points(4, 3)

@@ -204,6 +204,7 @@ answer["has started a backend"] = xla_bridge.backends_are_initialized()
 """
 
 
+@pytest.mark.slow
 def test_importing_changes_no_process_wide_setting():
     """Nor does it start a backend, after which a user could no longer choose the device or set up several hosts."""
     answer = run_fresh(SETTINGS)

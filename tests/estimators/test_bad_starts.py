@@ -55,6 +55,7 @@ def test_rates_that_span_four_orders_of_magnitude():
     assert_risen(model)
 
 
+@pytest.mark.slow
 def test_targets_of_unlike_rates_and_one_without_any_count():
     rng = np.random.default_rng(0)
     X = inputs(rng, 300, 2)
@@ -81,6 +82,7 @@ def test_log_rates_that_are_given_win():
     np.testing.assert_allclose(model.model_.likelihood.log_rate, [1.5])
 
 
+@pytest.mark.slow
 @EVERY
 @pytest.mark.parametrize("law", ["1e3", "1e6", "cauchy"])
 def test_student_t_noise_recovers_a_function_from_gross_outliers(regressor, law):

@@ -179,6 +179,7 @@ def test_files_and_backtests_keep_business_days(fitted, tmp_path):
     assert by_span.sizes["horizon"] == 5
 
 
+@pytest.mark.slow
 def test_closes_with_a_time_zone_and_a_calendar():
     y = prices(CLOSES)
     model = wf.WishartForecaster(calendar=True, **SMALL).fit(y.iloc[:140])

@@ -72,6 +72,7 @@ def test_a_few_steps_of_a_horizon_are_those_of_the_whole(fitted):
     np.testing.assert_array_equal(part.samples.values, whole.samples.values[:, [1, 6]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lags", [1, 2])
 def test_horizons_are_sorted_whatever_the_order_they_come_in(y, lags):
     """As sktime's: step 3 is step 3, also where it was asked for first."""
@@ -176,6 +177,7 @@ def test_the_moments_of_a_forecast_give_nearly_its_density(fitted, y):
         forecast.log_prob(rows, kind="log")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("innovations", ["gaussian", pytest.param("student_t", marks=SLOW)])
 def test_log_prob_goes_on_from_the_end_of_training(y, monkeypatch, innovations):
     monkeypatch.setattr(autoregressive, "N_SCORE_DRAWS", 500)
@@ -197,6 +199,7 @@ def test_another_unit_shifts_the_log_density(y):
     np.testing.assert_allclose((one - other).iloc[1:], 2 * np.log(1000.0), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_transforms_keep_their_range_and_carry_their_jacobian(y):
     positive = np.exp(0.3 * (y - 10.0))
     model = wf.WishartForecaster(transform={"a": "log", "b": "sqrt"}, **SMALL).fit(positive)
@@ -209,6 +212,7 @@ def test_transforms_keep_their_range_and_carry_their_jacobian(y):
     np.testing.assert_allclose(model.log_prob(positive), plain.log_prob(logged) + jacobian, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_series_with_zeros_are_forecast_by_log1p_and_cut_by_who_wants_it(y):
     """Half of the rows are zero, as with rain. Draws lie above −1, some below zero; none is cut, as no density is."""
     rain = (y - y.median()).clip(lower=0.0)
@@ -224,6 +228,7 @@ def test_series_with_zeros_are_forecast_by_log1p_and_cut_by_who_wants_it(y):
     assert np.isfinite(model.log_prob(rain).iloc[1:]).all()
 
 
+@pytest.mark.slow
 def test_limits_keep_paths_near_what_was_seen(y, tmp_path):
     """The share of the range counts on the scale of the model; paths that never reach a limit do not change."""
     rows, kind = y.iloc[:150], {**SMALL, "transform": "asinh", "innovations": "student_t"}
@@ -260,6 +265,7 @@ def test_limits_follow_training_that_goes_on(y):
     np.testing.assert_allclose(model.limits_[1], model.units_.forward(higher.to_numpy()).max(axis=0))
 
 
+@pytest.mark.slow
 def test_updating_is_fitting_without_training(fitted, y):
     """Conditioned on all rows the forecasts start there; the model has not changed."""
     import copy
@@ -273,6 +279,7 @@ def test_updating_is_fitting_without_training(fitted, y):
     assert trained.n_iter_ > fitted.n_iter_
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_regular", [pytest.param(True, marks=SLOW), False])
 def test_holes_irregular_stamps_and_whole_rows(y, is_regular):
     rng = np.random.default_rng(1)
@@ -316,6 +323,7 @@ def test_a_panel_trains_one_model(y):
     pd.testing.assert_frame_equal(again.predict(2), frame)
 
 
+@pytest.mark.slow
 def test_covariances_are_covariances_in_units_of_the_data(y):
     fitted = wf.WishartForecaster(**{**SMALL, "max_iter": 1500, "drift": "linear", "n_train_samples": 8}).fit(y)
     rate = fitted.covariance(y)
@@ -328,6 +336,7 @@ def test_covariances_are_covariances_in_units_of_the_data(y):
     assert found == pytest.approx(residual_sd, rel=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", ["independent", "shared"])
 def test_constant_noise_is_found_soon(columns):
     """Not where J has mean zero, which is stationary: there Σ is .4 off after as many iterations."""
@@ -357,6 +366,7 @@ def test_a_file_gives_back_the_same_forecasts(y, index, tmp_path):
     pd.testing.assert_series_equal(model.log_prob(frame), again.log_prob(frame))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transform", [{"a": "log"}, FunctionTransformer(np.arcsinh, np.sinh)], ids=["name", "object"])
 def test_a_pickle_gives_back_the_same_forecasts(y, transform):
     model = wf.WishartForecaster(transform=transform, **SMALL).fit(y.abs())
@@ -445,6 +455,7 @@ def test_backtest_takes_one_series(fitted, y):
         wf.backtest(of_two, y, fh=3, initial=150)
 
 
+@pytest.mark.slow
 def test_student_t_innovations_are_kept_in_files_and_warn_where_there_is_no_mean(y, tmp_path):
     with pytest.warns(UserWarning, match="no mean"):
         model = wf.WishartForecaster(**{**SMALL, "innovations": "student_t", "transform": "asinh"}).fit(y)

@@ -129,6 +129,7 @@ def test_rows_that_share_a_step_are_named(values):
         wf.WishartForecaster(freq="h", **SMALL).fit(frame)
 
 
+@pytest.mark.slow
 def test_days_of_the_wall_clock_are_a_grid(values):
     """Clocks change in March: a day of 23 hours is a step as all others."""
     days = pd.date_range("2021-01-10", periods=N, freq="D", tz="Europe/Berlin")

@@ -154,6 +154,7 @@ def test_forecasts_follow_the_recursion_of_the_lags():
 # --- holes, updates, files -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_scores_of_new_rows_do_not_see_what_comes_later(y):
     """Rows after a hole within the memory are scored by the past alone: later rows change nothing."""
     model = wf.WishartForecaster(lags=CHOSEN, max_iter=5, **LINEAR).fit(y.iloc[:150])
@@ -164,6 +165,7 @@ def test_scores_of_new_rows_do_not_see_what_comes_later(y):
     np.testing.assert_allclose(whole.iloc[:30], start, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_an_update_is_conditioning_on_all_rows(fitted, y):
     by_steps = copy.copy(fitted).update(y.iloc[150:170]).update(y.iloc[170:])
     at_once = copy.copy(fitted).update(y.iloc[150:])
@@ -178,6 +180,7 @@ def test_rows_that_forecasts_start_from_reach_back_beyond_the_lags():
     assert len(model.tails_[None].index) == 168 + 48
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("joint_size, n_inducing", [(filtering.JOINT_SIZE, 4), (6, 5)])
 def test_a_forecast_from_holes_carries_their_spread(joint_size, n_inducing, monkeypatch):
     """A day ago a row is missing: the hour that looks back at it has more spread, also beyond the joint rows."""
@@ -199,6 +202,7 @@ def test_a_forecast_from_holes_carries_their_spread(joint_size, n_inducing, monk
     assert (belief.older is None) == (joint_size > 6)
 
 
+@pytest.mark.slow
 def test_a_file_gives_back_chosen_lags(fitted, y, tmp_path):
     fitted.save(tmp_path / "model.wf")
     again = wf.load(tmp_path / "model.wf")

@@ -40,6 +40,7 @@ def fitted(request):
     return MODELS[request.param]().fit(X, Y)
 
 
+@pytest.mark.slow
 def test_one_row_or_all_rows_in_any_order_give_the_same_numbers(fitted):
     order = np.random.default_rng(1).permutation(len(X))
     for values in (
@@ -82,6 +83,7 @@ def test_components_are_the_mixture_behind_all_other_predictions(fitted):
     np.testing.assert_allclose(log_density.mean(0), fitted.log_prob(X, Y, average="log"), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_joint_draws_have_the_predictive_moments(fitted):
     mean, std = fitted.predict(X[:5], return_std=True)
     draws = fitted.sample_y(X[:5], n_samples=768, random_state=1)
@@ -156,6 +158,7 @@ def test_student_t_densities_integrate_to_one_and_have_heavier_tails(heavy):
     assert 2 < (far[0] - far[1]) / np.log(2) < 12
 
 
+@pytest.mark.slow
 def test_probabilities_of_counts_sum_to_one_and_agree_with_the_quantiles(counting):
     counts = np.arange(300.0)
     p = np.exp(counting.log_prob(np.repeat(X[:1], len(counts), axis=0), counts))

@@ -45,6 +45,7 @@ def one_size(monkeypatch):
     monkeypatch.setattr(prediction, "_block_size", lambda n: 256)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator, check", [check for estimator in CHECKED for check in checks_of(estimator)])
 def test_scikit_learn_checks_with_small_settings(estimator, check, one_size):
     check(estimator)

@@ -109,6 +109,7 @@ def test_everything_learnt_comes_back(name, X, request, tmp_path):
     assert set(vars(loaded)) == set(vars(fitted))
 
 
+@pytest.mark.slow
 def test_a_flow_that_fell_back_to_the_sparse_gp_comes_back_as_such(X, y, tmp_path, monkeypatch):
     """Its flow time is zero, though the option says one: predictions are those of the sparse GP, before and after."""
     rule = dataclasses.replace(
@@ -136,6 +137,7 @@ def test_predictions_are_bitwise_equal(flow, flow_of_two, X, y, Y, tmp_path):
             assert np.array_equal(method(fitted), method(loaded))
 
 
+@pytest.mark.slow
 def test_predictions_are_equal_in_another_process(gp, X, tmp_path):
     gp.save(tmp_path / "model")
     np.save(tmp_path / "X.npy", X)

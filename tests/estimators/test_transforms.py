@@ -54,6 +54,7 @@ def grid(model):
     return model.units_.inverse(np.linspace(-REACH, REACH, POINTS)[:, None])[:, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_draws_have_the_density_of_the_forecast_which_integrates_to_one(name):
     model = wf.WishartForecaster(transform=name, **SMOOTH).fit(data_of(name))
@@ -70,6 +71,7 @@ def test_draws_have_the_density_of_the_forecast_which_integrates_to_one(name):
         assert (draws < 0.0).any() and (draws != 0.0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["log1p", "sqrt"])
 def test_the_density_of_a_row_given_the_past_integrates_to_one(name, monkeypatch):
     monkeypatch.setattr(autoregressive, "N_SCORE_DRAWS", 2)
@@ -80,6 +82,7 @@ def test_the_density_of_a_row_given_the_past_integrates_to_one(name, monkeypatch
     assert simpson(density, y) == pytest.approx(1.0, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_the_density_of_two_columns_integrates_to_one():
     """By importance sampling, in each of eight hours: points of a wide Gaussian of the model's units."""
     model = wf.WishartForecaster(transform={"a": "log1p", "b": "sqrt"}, **{**SMALL, "rank": 2}).fit(rain(2))
@@ -96,6 +99,7 @@ def test_the_density_of_two_columns_integrates_to_one():
     assert error < 0.05 and np.mean(weights) == pytest.approx(1.0, abs=4 * error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["log1p", "sqrt"])
 def test_zeros_have_an_ordinary_density(name):
     y = rain()
@@ -143,6 +147,7 @@ def test_maps_are_one_to_one_with_the_slope_they_name(name):
     assert np.isfinite(part.inverse(far)).all() and (part.inverse(far) > part.bound).all()
 
 
+@pytest.mark.slow
 def test_the_knot_of_the_root_follows_the_units(tmp_path):
     """It is a share of the median of positive values: other units change nothing but the Jacobian. It is stored."""
     y = rain()
@@ -223,6 +228,7 @@ def test_densities_behind_a_transformer_of_an_old_file_are_finite():
     np.testing.assert_allclose(model.log_prob(y), expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_densities_behind_a_transformer_are_those_of_the_named_transform():
     """Close to the edge too, where differences with a step of fixed length would leave the support."""
     y = 1e-4 * np.exp(1.5 * pd.DataFrame(walk(), HOURS, ["a"]))

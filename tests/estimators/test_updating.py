@@ -74,6 +74,7 @@ def test_rows_that_are_not_given_are_kept(fitted, y):
     )
 
 
+@pytest.mark.slow
 def test_an_entry_that_was_missing_is_filled(y):
     holed = y.iloc[:150].copy()
     holed.iloc[145, 0] = np.nan
@@ -150,6 +151,7 @@ def test_rows_that_the_reservoir_dropped_are_not_new(monkeypatch):
     assert new == HOURS[1175:1200].tolist() and old == known[-(len(known) // 6) :].tolist()
 
 
+@pytest.mark.slow
 def test_the_whole_history_again_is_trained_on_as_before(monkeypatch, fitted, y):
     problems = changed_to(monkeypatch, lambda model: model)
     models = [copy.copy(fitted).update(frame, update_params=True) for frame in (y, y.iloc[150:])]
@@ -272,6 +274,7 @@ def test_new_series_of_a_panel_are_trained_on_too(y, lags):
     assert list(found) == ["one", "two", "three"] and found["three"].index[0] == HOURS[60]
 
 
+@pytest.mark.slow
 def test_a_row_or_two_can_be_trained_on(fitted, y):
     model = copy.copy(fitted)
     for k in (150, 151):
@@ -279,6 +282,7 @@ def test_a_row_or_two_can_be_trained_on(fitted, y):
     assert model.end_ == HOURS[151] and "(0 rows)" in model.status_
 
 
+@pytest.mark.slow
 def test_a_latent_model_can_be_trained_on(y):
     model = wf.WishartForecaster(**{**SMALL, "max_iter": 5}, latent_dim=1).fit(y.iloc[:80])
     model.update(y.iloc[80:110], update_params=True)
@@ -288,6 +292,7 @@ def test_a_latent_model_can_be_trained_on(y):
 # --- files ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_reservoir_is_part_of_files_and_pickles(fitted, y, tmp_path):
     fitted.save(tmp_path / "model")
     expected = copy.copy(fitted).update(y.iloc[150:], update_params=True)
@@ -297,6 +302,7 @@ def test_the_reservoir_is_part_of_files_and_pickles(fitted, y, tmp_path):
         np.testing.assert_array_equal(again.forecast(2, n_draws=5).samples, expected.forecast(2, n_draws=5).samples)
 
 
+@pytest.mark.slow
 def test_files_without_a_reservoir_are_trained_on_with_a_warning(fitted, y, tmp_path):
     fitted.save(tmp_path / "new")
     header, arrays = read_model(tmp_path / "new")

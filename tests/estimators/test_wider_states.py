@@ -140,6 +140,7 @@ def smooth(n):
     return X, np.sin(X[:, 0]) + 0.5 * X[:, 1]
 
 
+@pytest.mark.slow
 def test_a_gp_that_is_kept_is_that_of_the_inputs(quick, tmp_path):
     """Steps far too long for data without noise: the flow loses, and what is kept is `SparseGPRegressor`'s."""
     X, y = smooth(600)

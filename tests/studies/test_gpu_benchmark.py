@@ -123,6 +123,7 @@ def test_operations_of_products():
     assert product.operations == 2 * 2 * 3 * 5 * 7 * 2 and product.shapes() == ((7, 2, 3), (7, 3, 5))
 
 
+@pytest.mark.slow
 def test_steps_in_a_loop_are_the_steps_one_by_one():
     """Two turns of the compiled loop give the vector of two plain steps on the first two batches."""
     work = steps.shrunk(find_work("svgp64"))

@@ -322,6 +322,7 @@ def test_our_model_from_fit_to_all_cells(parts, tmp_path):
         assert read_result(tmp_path / "result.json") is not None
 
 
+@pytest.mark.slow
 def test_members_that_were_fitted_are_not_fitted_again(parts, tmp_path, monkeypatch):
     """A run that is stopped between members goes on from there, to the same forecasts; other settings start anew."""
     job = Job("diagonal", n_draws=20, n_members=2, changes=SMALL)
@@ -339,6 +340,7 @@ def test_members_that_were_fitted_are_not_fitted_again(parts, tmp_path, monkeypa
     assert len(trained) == 3
 
 
+@pytest.mark.slow
 def test_fits_and_jobs_side_by_side_are_the_same(parts, tmp_path, monkeypatch, capsys):
     """What processes share gives the files of one process; fits do not outlive their job; a failure harms no other."""
     monkeypatch.setattr(reproduce, "pool", ThreadPoolExecutor)
@@ -477,6 +479,7 @@ def test_the_bar_moves_with_fits_and_ends_with_the_rolling_comparison():
     assert [*ticks, shown.ticks] == [166, 333, 666, 1000]
 
 
+@pytest.mark.slow
 def test_the_exit_code_tells_of_failures_and_the_page_is_written_all_the_same(tmp_path, small, runs, capsys):
     assert reproduce.main(tmp_path, models=["diagonal"]) == 1
     assert "14 cells are missing" in capsys.readouterr().out

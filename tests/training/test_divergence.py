@@ -44,6 +44,7 @@ def test_the_last_good_state_has_a_finite_objective(rate):
     assert all(np.abs(leaf).max() < 1e6 for leaf in leaves(trained))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fit",
     [

@@ -77,6 +77,7 @@ def test_small_leaves_are_packed_into_one_vector_and_come_back(monkeypatch):
     assert eqx.tree_equal(unpack((vector, large)), tree)
 
 
+@pytest.mark.slow
 def test_large_leaves_are_trained_as_they_are_in_a_vector(key, monkeypatch):
     """The averages of Adam after a step, which are gradients, are the same for each leaf."""
     model, batch = make_flow(WISHARTS[0]), make_batch()
@@ -142,6 +143,7 @@ def test_a_flat_bound_ends_training_by_convergence():
     assert (trained.history["phase"] == "flow").sum() < 2000
 
 
+@pytest.mark.slow
 def test_steps_that_are_not_finite_are_skipped_and_the_last_good_state_is_kept():
     settings = RowSteps(1, "float32", True, "log", 64)
     (trained,) = train([problem()])

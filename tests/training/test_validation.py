@@ -43,6 +43,7 @@ def test_a_fraction_of_the_rows_is_held_back(n_rows, fraction, expected):
         assert (chosen != held_back(n_rows, fraction, seed=1)).any()
 
 
+@pytest.mark.slow
 def test_the_mixture_over_paths_is_that_of_the_components():
     """Without noise in the paths both have one component, the same."""
     model, batch, key = make_flow("none"), make_batch(), jax.random.key(0)
@@ -142,6 +143,7 @@ def test_held_back_rows_take_no_part_in_the_training_of_a_flow(monkeypatch):
     np.testing.assert_array_equal(gp, other_gp)
 
 
+@pytest.mark.slow
 def test_the_sparse_gp_that_is_kept_is_the_one_of_all_rows(monkeypatch):
     monkeypatch.setattr(rows, "is_ahead", lambda a, b, lead: False)
     training = dataclasses.replace(VALIDATED, sgp_iter=60)
@@ -237,6 +239,7 @@ def test_a_flow_that_a_callback_stops_is_kept_without_further_steps():
     assert kept.history["phase"].value_counts().to_dict() == {"flow": 100, "output": 4} and kept.spec.flow_time == 1.0
 
 
+@pytest.mark.slow
 def test_several_models_at_once_choose_as_each_does_alone(monkeypatch):
     """The branch of accelerators on the CPU, with one flow kept and one sparse GP; folds differ by a row."""
     monkeypatch.setattr(rows, "is_ahead", lambda a, b, lead: len(a) % 2 == 0)
