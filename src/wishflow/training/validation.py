@@ -41,6 +41,10 @@ class AbstractHeldBack(abc.ABC):
         """The log predictive density of each row, for each model."""
 
 
+# The models, the log densities of held-back rows by each of them, and the step.
+LastState = tuple[PyTree, tuple[Float[np.ndarray, " R"], ...], Int[np.ndarray, ""]]
+
+
 class BestState(eqx.Module):
     """The state of each of K models that predicted the held-back rows best, and the last one.
 
@@ -51,7 +55,7 @@ class BestState(eqx.Module):
     densities: tuple[Float[np.ndarray, " R"], ...]
     step: Int[np.ndarray, " K"]
     stale: Int[np.ndarray, " K"]
-    last: tuple[PyTree, tuple[Float[np.ndarray, " R"], ...], Int[np.ndarray, ""]]
+    last: LastState
 
     @classmethod
     def of(cls, rows: AbstractHeldBack, models: PyTree) -> BestState:
@@ -75,7 +79,9 @@ class BestState(eqx.Module):
         is_last &= [bool(np.isfinite(values).all()) for values in found]
         return self._taken(is_last, models, found, int(step), self.last)
 
-    def _taken(self, where: np.ndarray, models: PyTree, found: tuple[np.ndarray, ...], step: int, last) -> BestState:
+    def _taken(
+        self, where: np.ndarray, models: PyTree, found: tuple[np.ndarray, ...], step: int, last: LastState
+    ) -> BestState:
         return BestState(
             choose(where, models, self.models),
             tuple(new if b else old for b, new, old in zip(where, found, self.densities, strict=True)),
