@@ -71,7 +71,7 @@ def test_flat_models_jump_to_the_decay_and_then_stop_and_rising_ones_go_on():
     assert position.tolist() == [decay_start(TRAINING, n_iter), 300]
     for k in range(PATIENCE):
         bound = np.array([-500.0, 0.0 + 10.0 * k])
-        watch, position = watch.advanced(TRAINING, n_iter, n_rows, np.array([2500, 2500]), bound)
+        watch, position = watch.advanced(TRAINING, n_iter, n_rows, np.array([2500.0, 2500.0]), bound)
     assert position.tolist() == [n_iter, 2500]
 
 

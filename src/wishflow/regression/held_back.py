@@ -59,7 +59,7 @@ class HeldBack(AbstractHeldBack):
         keys = [random_key(seed) for seed in seeds]
         return cls(stacked(batches), stacked(keys), tuple(len(X) for X, _ in rows), n_paths)
 
-    def log_densities(self, models: PyTree) -> tuple[Float[np.ndarray, " R"], ...]:
+    def log_densities(self, models: PyTree) -> tuple[Float[np.ndarray, " _rows"], ...]:
         run = _row_scores_many if len(self.n_rows) > 1 else _row_scores
         found = np.asarray(run(models, self.batch, self.keys, self.n_paths)).reshape(len(self.n_rows), -1)
         return tuple(values[:n] for values, n in zip(found, self.n_rows, strict=True))

@@ -46,13 +46,13 @@ class LinearDrift(eqx.Module):
         return cls(weights / _linear_steps(weights, n_lags), jnp.asarray(constant), n_lags)
 
     @property
-    def weights(self) -> Float[Array, "D K"]:
+    def weights(self) -> Float[AnyArray, "D K"]:
         return self.units * _linear_steps(self.units, self.n_lags)
 
     def __call__(self, X: Float[Array, "N K"]) -> Float[Array, "N D"]:
         return X @ self.weights.T.astype(X.dtype) + self.constant.astype(X.dtype)
 
 
-def _linear_steps(weights: Float[Array, "D K"], n_lags: int) -> Float[np.ndarray, "D K"]:
+def _linear_steps(weights: Float[AnyArray, "D K"], n_lags: int) -> Float[np.ndarray, "D K"]:
     dim, n_inputs = weights.shape
     return LINEAR_STEP / np.sqrt(lag_penalty(dim, n_lags, n_inputs))

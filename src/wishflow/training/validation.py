@@ -37,12 +37,12 @@ class AbstractHeldBack(abc.ABC):
     """Rows held back from each of K models."""
 
     @abc.abstractmethod
-    def log_densities(self, models: PyTree) -> tuple[Float[np.ndarray, " R"], ...]:
+    def log_densities(self, models: PyTree) -> tuple[Float[np.ndarray, " _rows"], ...]:
         """The log predictive density of each row, for each model."""
 
 
 # The models, the log densities of held-back rows by each of them, and the step.
-LastState = tuple[PyTree, tuple[Float[np.ndarray, " R"], ...], Int[np.ndarray, ""]]
+LastState = tuple[PyTree, tuple[Float[np.ndarray, " _rows"], ...], Int[np.ndarray, ""]]
 
 
 class BestState(eqx.Module):
@@ -52,7 +52,7 @@ class BestState(eqx.Module):
     """
 
     models: PyTree
-    densities: tuple[Float[np.ndarray, " R"], ...]
+    densities: tuple[Float[np.ndarray, " _rows"], ...]
     step: Int[np.ndarray, " K"]
     stale: Int[np.ndarray, " K"]
     last: LastState

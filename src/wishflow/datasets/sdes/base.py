@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
 from ...errors import DataError, OptionError
+from ...numerics.arrays import NumPyArray
 
 # Between the draw of a first point and the path: long enough to forget it, in steps that are fine enough.
 BURN_IN = 10.0
@@ -87,7 +88,7 @@ class SyntheticSDE(abc.ABC):
         _check_counts(n=n)
         return self._sample_start(n, np.random.default_rng(random_state))
 
-    def contains(self, x: ArrayLike) -> Bool[np.ndarray, "*batch"]:
+    def contains(self, x: ArrayLike) -> Bool[NumPyArray, "*batch"]:
         """Whether the points lie in the state space, where Σ(x) is positive definite."""
         points = self._points(x)
         return np.isfinite(points).all(-1) & self._is_inside(points)
@@ -98,7 +99,7 @@ class SyntheticSDE(abc.ABC):
         """The stable zeros of the drift."""
 
     @abc.abstractmethod
-    def _is_inside(self, x: np.ndarray) -> np.ndarray:
+    def _is_inside(self, x: np.ndarray) -> Bool[NumPyArray, "*batch"]:
         """Whether finite points lie in the state space."""
 
     @abc.abstractmethod
@@ -162,7 +163,9 @@ def noise(covariance: np.ndarray, h: float, rng: np.random.Generator) -> np.ndar
     return np.sqrt(h) * total
 
 
-def stack_symmetric(s11: np.ndarray, s12: np.ndarray, s22: np.ndarray) -> np.ndarray:
+def stack_symmetric(
+    s11: Float[NumPyArray, "*batch"], s12: Float[NumPyArray, "*batch"], s22: Float[NumPyArray, "*batch"]
+) -> Float[np.ndarray, "*batch 2 2"]:
     """Matrices (..., 2, 2) from their three distinct entries."""
     return np.stack([np.stack([s11, s12], axis=-1), np.stack([s12, s22], axis=-1)], axis=-2)
 
