@@ -1,12 +1,17 @@
-"""Every test runs in the library's own numerical context; compiled programs are kept between runs."""
+"""Every test runs in the library's own numerical context, with types and shapes checked; compiled programs are kept."""
 
 import os
 from pathlib import Path
 
 import jax
+import jaxtyping
 import pytest
 
-import wishflow.numerics.devices as runtime
+# Before wishflow is first imported, and here rather than in the options of pytest: a plugin would read those of
+# pyproject.toml in the main process alone, not in the workers of xdist. As for mypy, an int is a float too.
+jaxtyping.install_import_hook("wishflow", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
+
+import wishflow.numerics.devices as runtime  # noqa: E402
 
 runtime.enable_compilation_cache(os.environ.get("WISHFLOW_TEST_CACHE", Path(__file__).parent.parent / ".jax_cache"))
 # Small programs too: there are thousands of them, and a program takes milliseconds to read.
@@ -17,6 +22,14 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 def _library_context():
     with runtime.computing():
         yield
+
+
+@pytest.fixture
+def types_unchecked():
+    """For tests of what is against the annotations and is refused by the library itself, with an error of its own."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture

@@ -75,6 +75,7 @@ def test_none_one_or_several_callbacks_are_accepted():
     assert CallbackList(iter([one, one])).callbacks == (one, one)
 
 
+@pytest.mark.usefixtures("types_unchecked")
 @pytest.mark.parametrize("wrong", [3, [print], "csv", [EarlyStop]])
 def test_other_objects_are_refused(wrong):
     with pytest.raises(OptionError, match="on_start, on_chunk and on_end"):
@@ -151,6 +152,7 @@ def test_early_stop_judges_models_and_phases_by_themselves():
     assert not stopper.on_chunk(event(bound=-100))
 
 
+@pytest.mark.usefixtures("types_unchecked")
 @pytest.mark.parametrize(
     "options", [{"patience": 0}, {"patience": 1.5}, {"patience": True}, {"min_delta": -1}, {"min_delta": np.nan}]
 )

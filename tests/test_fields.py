@@ -233,7 +233,7 @@ def at_the_prior(field: Field) -> Field:
 def test_prior_mean_of_the_covariance_rate(name, key):
     """E[Σ(x)] = ν k(x, x) L Lᵀ (+ Λ), in closed form and over 1e5 draws within 4 standard errors."""
     field = at_the_prior(make_field(name))
-    X = np.vstack([points(10, 3), np.asarray(field.basis.Z)[:1]])
+    X = jnp.vstack([points(10, 3), field.basis.Z[:1]])
     L, k = np.asarray(field.noise.scale.value), np.asarray(field.basis.kernel.diagonal(X))
     expected = field.noise.dof * k[:, None, None] * (L @ L.T)
     _, covariance, white = closed_form(field, X)

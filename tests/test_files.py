@@ -164,6 +164,7 @@ def test_types_that_would_not_come_back_are_refused(tmp_path, array):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("types_unchecked")
 @pytest.mark.parametrize(
     "header", [{"f": len}, {"x": float("nan")}, {"x": [np.inf]}, {1: "a"}, {"x": {2: 3}}, {"x": {1, 2}}]
 )

@@ -479,6 +479,7 @@ def test_only_continuous_targets_are_standardised():
     assert scaled == {"gaussian", "student_t"}
 
 
+@pytest.mark.usefixtures("types_unchecked")
 @pytest.mark.parametrize(
     "spec, n_outputs",
     [

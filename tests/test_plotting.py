@@ -120,6 +120,7 @@ def test_without_axes_a_figure_of_pyplot_is_made(monkeypatch):
     pyplot.close(ax.figure)
 
 
+@pytest.mark.usefixtures("types_unchecked")
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
@@ -162,6 +163,7 @@ def test_the_colours_of_the_models_can_be_told_apart(kind):
         assert np.linalg.norm(first - second) > 10.0, f"{a} and {b} look alike with {kind}"
 
 
+@pytest.mark.usefixtures("types_unchecked")
 def test_contours_are_shaded_between_rising_levels(ax):
     x, y = np.linspace(-3, 3, 31), np.linspace(-2, 2, 21)
     density = np.exp(-0.5 * (x[None] ** 2 + y[:, None] ** 2))

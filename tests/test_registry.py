@@ -59,12 +59,14 @@ def test_a_spec_that_is_not_registered_is_refused_where_it_is_used():
         wf.SparseGPRegressor(kernel=Unknown()).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.0])
 
 
+@pytest.mark.usefixtures("types_unchecked")
 @pytest.mark.parametrize("spec", [Mutable, Unknown(), "rbf", int, NoDataclass, NoPart])
 def test_only_frozen_specs_are_registered(spec):
     with pytest.raises(OptionError, match="expected a frozen dataclass"):
         wf.register(spec, print)
 
 
+@pytest.mark.usefixtures("types_unchecked")
 def test_a_builder_is_a_function():
     with pytest.raises(OptionError, match="expected a function"):
         wf.register(Unknown, None)

@@ -204,6 +204,7 @@ def test_double_well_has_two_wells_with_opposite_correlations_and_never_explodes
     assert np.abs(far[:, -1]).max() < 5
 
 
+@pytest.mark.usefixtures("types_unchecked")
 def test_makers_refuse_bad_parameters():
     with pytest.raises(OptionError, match="noise=0"):
         datasets.make_double_well(noise=0)

@@ -19,6 +19,7 @@ from scipy.spatial.distance import pdist
 from scipy.special import logsumexp, ndtr
 
 from .errors import DataError, OptionError
+from .numerics.arrays import NumPyArray
 
 INVERSE_ROOT_PI = 1.0 / np.sqrt(np.pi)
 INVERSE_ROOT_TWO_PI = 1.0 / np.sqrt(2.0 * np.pi)
@@ -31,7 +32,7 @@ def mean_log_density(log_prob: ArrayLike) -> float:
     return float(np.mean(_filled("log_prob", log_prob)))
 
 
-def mixture_log_density(log_densities: ArrayLike) -> Float[np.ndarray, "*shape"]:
+def mixture_log_density(log_densities: ArrayLike) -> Float[NumPyArray, "*shape"]:
     """log 1/S Σ_s p_s(y): the log density of the equal mixture of S laws, from the log densities under each, (S, …)."""
     log_densities = _filled("log_densities", log_densities)
     return logsumexp(log_densities, axis=0) - np.log(len(log_densities))
@@ -71,7 +72,7 @@ def rmse(y: ArrayLike, mean: ArrayLike) -> float:
     return float(np.sqrt(np.mean((y - mean) ** 2)))
 
 
-def crps_samples(y: ArrayLike, samples: ArrayLike) -> Float[np.ndarray, "*shape"]:
+def crps_samples(y: ArrayLike, samples: ArrayLike) -> Float[NumPyArray, "*shape"]:
     """Continuous ranked probability score from S draws, in O(S log S).
 
     CRPS = 1/S Σ_i |x_i − y| − 1/(2 S(S−1)) Σ_ij |x_i − x_j|, where Σ_ij |x_i − x_j| = Σ_k 2 (2k − S − 1) x_(k), sorted.
@@ -85,14 +86,14 @@ def crps_samples(y: ArrayLike, samples: ArrayLike) -> Float[np.ndarray, "*shape"
     return np.mean(np.abs(errors), axis=0) - np.tensordot(weights, errors, axes=1)
 
 
-def crps_gaussian(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Float[np.ndarray, "*shape"]:
+def crps_gaussian(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Float[NumPyArray, "*shape"]:
     """CRPS of N(mean, std²): E|X − y| − ½ E|X − X'| = std (z (2Φ(z) − 1) + 2φ(z) − 1/√π), z = (y − mean)/std."""
     y, mean, std = _same_shape(y=y, mean=mean, std=std)
     _not_negative("std", std)
     return _mean_absolute(y - mean, std**2) - std * INVERSE_ROOT_PI
 
 
-def crps_gaussian_mixture(y: ArrayLike, means: ArrayLike, variances: ArrayLike) -> Float[np.ndarray, "*shape"]:
+def crps_gaussian_mixture(y: ArrayLike, means: ArrayLike, variances: ArrayLike) -> Float[NumPyArray, "*shape"]:
     """CRPS of the equally weighted mixture 1/S Σ_s N(means_s, variances_s), in closed form.
 
     CRPS = E|X − y| − ½ E|X − X'|
@@ -164,7 +165,7 @@ def coverage(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> float:
 
 def interval_score(
     y: ArrayLike, lower: ArrayLike, upper: ArrayLike, coverage: float = 0.9
-) -> Float[np.ndarray, "*shape"]:
+) -> Float[NumPyArray, "*shape"]:
     """Interval (Winkler) score of central prediction intervals of the given coverage (Gneiting & Raftery 2007, eq. 43).
 
     IS = (upper − lower) + 2/α (lower − y)₊ + 2/α (y − upper)₊, α = 1 − coverage.
@@ -193,7 +194,9 @@ def log_prob_scorer(estimator: Any, X: Any, y: Any) -> float:
     )
 
 
-def _mean_absolute(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+def _mean_absolute(
+    mean: Float[NumPyArray, "*#shape"], variance: Float[NumPyArray, "*#shape"]
+) -> Float[NumPyArray, "*shape"]:
     """E|N(m, v)| = m (2Φ(m/√v) − 1) + 2 √v φ(m/√v); |m| where v = 0."""
     std = np.sqrt(variance)
     with np.errstate(over="ignore"):  # m/√v may overflow to infinity for tiny v; Φ and φ then have their limits

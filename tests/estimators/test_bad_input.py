@@ -9,6 +9,9 @@ from small import ESTIMATORS, SMALL, SMALL_CLASSES, SMALL_GP
 import wishflow as wf
 from wishflow.errors import DataError, OptionError
 
+# What users give is refused by the library itself, with types checked or not.
+pytestmark = pytest.mark.usefixtures("types_unchecked")
+
 REGRESSORS = ESTIMATORS[:2]
 every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
 every_regressor = pytest.mark.parametrize("estimator", REGRESSORS, ids=lambda e: type(e).__name__)

@@ -446,6 +446,7 @@ def test_backtest_scores_rows_at_their_own_stamps(fitted, y):
     np.testing.assert_array_equal(gap[0, [0, 1, 3, 4, 5]], whole[0, [0, 1, 3, 4, 5]])
 
 
+@pytest.mark.usefixtures("types_unchecked")
 def test_backtest_takes_one_series(fitted, y):
     for panel, words in (({"x": y, "z": y}, "a dict, a panel of 2"), (pd.concat({"x": y, "z": y}), "MultiIndex")):
         with pytest.raises(DataError, match=words):

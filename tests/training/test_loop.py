@@ -81,11 +81,11 @@ def test_small_leaves_are_packed_into_one_vector_and_come_back(monkeypatch):
 def test_large_leaves_are_trained_as_they_are_in_a_vector(key, monkeypatch):
     """The averages of Adam after a step, which are gradients, are the same for each leaf."""
     model, batch = make_flow(WISHARTS[0]), make_batch()
-    steps = RowSteps(1, "float64", False, "log", 8)
+    steps, rates = RowSteps(1, "float64", False, "log", 8), [jnp.asarray(rate) for rate in (0.01, 0.1, 1.0)]
 
     def averages():
         state = chunk.start_state(model, key, steps)
-        moved, _ = quick_jit(lambda state, batch: chunk.step(state, batch, 0.01, 0.1, 1.0, steps))(state, batch)
+        moved, _ = quick_jit(lambda state, batch: chunk.step(state, batch, *rates, steps))(state, batch)
         vectors = moved.optimiser.mu
         return vectors, chunk.packed(eqx.partition(model, chunk.trainable(model, steps))[0])[1](vectors)
 
@@ -145,13 +145,13 @@ def test_a_flat_bound_ends_training_by_convergence():
 
 @pytest.mark.slow
 def test_steps_that_are_not_finite_are_skipped_and_the_last_good_state_is_kept():
-    settings = RowSteps(1, "float32", True, "log", 64)
+    settings, rates = RowSteps(1, "float32", True, "log", 64), [jnp.asarray(rate) for rate in (0.01, 0.1, 1.0)]
     (trained,) = train([problem()])
     model = jax.tree.map(jnp.asarray, trained.model)
     data = padded_batch(problem().X, problem().y)
     bad = dataclasses.replace(data, y=data.y.at[0].set(jnp.nan))
     state = chunk.start_state(model, jax.random.key(0), settings)
-    after, report = eqx.filter_jit(chunk.step)(state, bad, 0.01, 0.1, 1.0, settings)
+    after, report = eqx.filter_jit(chunk.step)(state, bad, *rates, settings)
     assert report["skipped"] == 1.0 and after.skipped == 1
     for x, y in zip(jax.tree.leaves(after.model), jax.tree.leaves(model), strict=True):
         np.testing.assert_array_equal(x, y)

@@ -20,12 +20,13 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from ..errors import DataError, OptionError
+from ..numerics.arrays import NumPyArray
 
 N_STEPS = 50
 ASPECT = 0.3
 HALF_WIDTH = 2.0
 
-Pair = tuple[np.ndarray, np.ndarray]
+Pair = tuple[NumPyArray, NumPyArray]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -86,13 +87,13 @@ def make_heteroskedastic_2d(
         raise OptionError(f"noise_std={noise_std!r}; expected a number above 0.")
     rng = np.random.default_rng(random_state)
     X = rng.uniform(-HALF_WIDTH, HALF_WIDTH, (n, 2))
-    law = SimulatedFlow(X, np.empty(0), noise_std, n_outputs)
+    law = SimulatedFlow(X, np.empty(n), noise_std, n_outputs)
     return dataclasses.replace(law, y=law._observe(simulate_endpoints(X, 1, rng)[0], rng))
 
 
 def simulate_endpoints(
     x: Float[np.ndarray, "N 2"], n_paths: int, rng: np.random.Generator, n_steps: int = N_STEPS
-) -> Float[np.ndarray, "n_paths N 2"]:
+) -> Float[np.ndarray, "{n_paths} N 2"]:
     """x(1) of `n_paths` paths from each point, by Euler–Maruyama. The two coordinates are kept apart for speed."""
     x1, x2 = (np.broadcast_to(x[:, d], (n_paths, len(x))) for d in range(2))
     dt = 1.0 / n_steps
@@ -103,19 +104,19 @@ def simulate_endpoints(
     return np.stack([x1, x2], axis=-1)
 
 
-def drift(x1: np.ndarray, x2: np.ndarray) -> Pair:
+def drift(x1: NumPyArray, x2: NumPyArray) -> Pair:
     """μ(x) = ½ (−x₂, x₁) − x/10, by coordinate."""
     return -0.5 * x2 - 0.1 * x1, 0.5 * x1 - 0.1 * x2
 
 
-def diffusion_root(x1: np.ndarray, x2: np.ndarray) -> tuple[Pair, Pair]:
+def diffusion_root(x1: NumPyArray, x2: NumPyArray) -> tuple[Pair, Pair]:
     """The rows of a matrix with Σ(x) = root rootᵀ: R(θ) diag(s, 0.3 s)."""
     cosine, sine = np.cos(0.5 * x1), np.sin(0.5 * x1)
     size = 0.1 + 0.7 / (1.0 + np.exp(-2.5 * x2))
     return (cosine * size, -ASPECT * sine * size), (sine * size, ASPECT * cosine * size)
 
 
-def output(x1: np.ndarray, x2: np.ndarray) -> Pair:
+def output(x1: NumPyArray, x2: NumPyArray) -> Pair:
     """g(x) = (tanh 2x₁ + 0.3 x₂, x₂ − 0.3 sin 2x₁), by output."""
     return np.tanh(2.0 * x1) + 0.3 * x2, x2 - 0.3 * np.sin(2.0 * x1)
 

@@ -77,7 +77,7 @@ def _is_array(leaf: Any) -> bool:
 def _is_random_key(leaf: Any) -> bool:
     import jax
 
-    return not isinstance(leaf, np.ndarray | np.generic) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return not isinstance(leaf, np.ndarray | np.generic) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _stored_form(leaf: Any) -> Any:

@@ -6,7 +6,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, Scalar
 
 from ..kernels import AbstractKernel, FixedKernel
 from ..numerics.devices import compiled, on_device
@@ -44,7 +45,7 @@ class InducingBasis(eqx.Module):
         """W = Lz⁻¹."""
         return whitener(self.matrix())
 
-    def prepare(self, dtype: jnp.dtype | None = None, rotation: Float[Array, "M M"] | None = None) -> PreparedBasis:
+    def prepare(self, dtype: DTypeLike | None = None, rotation: Float[Array, "M M"] | None = None) -> PreparedBasis:
         """Factorise Kzz once, in the precision of Z; the result works in `dtype` (that of Z by default).
 
         With a rotation Q rows are Qᵀa(x) instead of a(x): as good a whitening, (Lz Q)⁻¹ k(Z, x), at no cost for rows.
@@ -77,7 +78,7 @@ class PreparedBasis(eqx.Module):
 
 
 @compiled
-def _kernel_matrix(kernel: AbstractKernel, Z: Float[Array, "M D"]):
+def _kernel_matrix(kernel: AbstractKernel, Z: Float[Array, "M D"]) -> tuple[Float[Array, "M M"], Scalar]:
     return kernel.matrix(Z, Z), kernel.scale
 
 

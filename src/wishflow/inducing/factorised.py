@@ -19,10 +19,10 @@ class FactorisedBasis(InducingBasis):
     known_matrix: Float[Array, "M M"]
     known_whitener: Float[Array, "M M"]
 
-    def matrix(self):
+    def matrix(self) -> Float[Array, "M M"]:
         return self.known_matrix
 
-    def whitener(self):
+    def whitener(self) -> Float[Array, "M M"]:
         return known_whitener(self.known_matrix, self.known_whitener)
 
 
@@ -31,7 +31,7 @@ class FactorisedRotation(RotatedPosterior):
 
     known_whitener: Float[Array, "M M"]
 
-    def rotation(self):
+    def rotation(self) -> Float[Array, "M M"]:
         return cayley(jnp.tril(self.below, -1), self.known_whitener)
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from ..kernels import FixedKernel
@@ -39,7 +40,7 @@ class JoinedPosterior(eqx.Module):
 
     @classmethod
     def of(
-        cls, basis: InducingBasis, posterior: Any, further: Float[Array, "D M"], dtype: jnp.dtype
+        cls, basis: InducingBasis, posterior: Any, further: Float[Array, "D M"], dtype: DTypeLike
     ) -> JoinedPosterior:
         """`further` are weights of a(x) beside those of the posterior, such as a drift's."""
         kernel, W = basis.kernel.fixed(basis.Z, dtype), basis.whitener()
@@ -78,13 +79,15 @@ def joined_moments(
     return _joined_forward(K, product, variances, is_orthogonal)[0]
 
 
-def _cut(joined, n, is_orthogonal):
+def _cut(joined: Float[Array, "N C"], n: int, is_orthogonal: bool) -> tuple[Array, Array, Array]:
     """a, b and the rest."""
     start = 0 if is_orthogonal else n
     return joined[:, :n], joined[:, start : start + n], joined[:, start + n :]
 
 
-def _joined_forward(K, product, variances, is_orthogonal):
+def _joined_forward(
+    K: Array, product: Array, variances: Array, is_orthogonal: bool
+) -> tuple[tuple[Array, Array, Array], tuple[Array, Array, Array, Array]]:
     joined = K @ product
     a, b, rest = _cut(joined, K.shape[1], is_orthogonal)
     # A sum, not a product: b * b is then never written.
@@ -92,7 +95,9 @@ def _joined_forward(K, product, variances, is_orthogonal):
     return (rest, jnp.sum(a * a, -1), quadratics), (K, joined, product, variances)
 
 
-def _joined_backward(is_orthogonal, residuals, cotangents):
+def _joined_backward(
+    is_orthogonal: bool, residuals: tuple[Array, Array, Array, Array], cotangents: tuple[Array, Array, Array]
+) -> tuple[Array, Array, Array]:
     K, joined, product, variances = residuals
     linear, explained, quadratics = cotangents
     a, b, _ = _cut(joined, K.shape[1], is_orthogonal)

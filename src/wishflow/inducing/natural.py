@@ -5,12 +5,15 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Scalar
 
 from ..likelihoods import AbstractLikelihood
 from ..numerics.linalg import each, inverse_square_root, solve_lower
 from ..numerics.parameters import LowerTriangular
 from .posteriors import WhitenedPosterior
+
+# A posterior, its bound, the next rate to try and how many were tried.
+Trial = tuple[WhitenedPosterior, Scalar, Scalar, Int[Array, ""]]
 
 
 class SiteRows(eqx.Module):
@@ -47,7 +50,7 @@ def natural_step(posterior: WhitenedPosterior, sites: Sites, rate: Scalar | floa
     """
     identity = jnp.eye(posterior.mean.shape[-1], dtype=posterior.mean.dtype)
 
-    def one(q):
+    def one(q: tuple[Array, Array, Array, Array]) -> tuple[Array, Array]:
         mean, sqrt, curvature, target = q
         inverse = solve_lower(sqrt, identity) if sites.inverse is None else sites.inverse
         precision, theta = inverse.T @ inverse, inverse.T @ (inverse @ mean)
@@ -90,11 +93,11 @@ def damped_step(posterior: WhitenedPosterior, sites: Sites, rate: Scalar | float
 
     lowest = bound(posterior) - ALLOWED_LOSS * jnp.sum(sites.weights)
 
-    def is_bad(tried):
+    def is_bad(tried: Trial) -> Bool[Array, ""]:
         _, value, _, n = tried
         return ~(value >= lowest) & (n < MOST_TRIALS)  # NaN is bad
 
-    def attempt(tried):
+    def attempt(tried: Trial) -> Trial:
         _, _, rate, n = tried
         q = natural_step(posterior, sites, rate)
         return q, bound(q), rate / SHORTER, n + 1

@@ -9,11 +9,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PyTree
 
 from ..numerics import platform
 from ..numerics.linalg import cayley, unfused
 from ..numerics.parameters import LowerTriangular, zeros
+
+Blocks = tuple[Array, ...]
 
 N_BLOCKS = 5
 N_LANES = 4
@@ -63,7 +66,7 @@ class AbstractPosterior(eqx.Module):
         return None
 
     @abc.abstractmethod
-    def prepare(self, dtype: jnp.dtype, rotation: Float[Array, "M M"] | None = None) -> PreparedPosterior:
+    def prepare(self, dtype: DTypeLike, rotation: Float[Array, "M M"] | None = None) -> PreparedPosterior:
         """What means and quadratic forms at rows of a(x) need, in `dtype`; `rotation` is that of `rotation()`."""
 
 
@@ -79,14 +82,14 @@ class WhitenedPosterior(AbstractPosterior):
         raw = zeros(n_outputs, n_inducing, n_inducing)  # log 1 on the diagonal, nothing below it
         return cls(zeros(n_outputs, n_inducing), LowerTriangular(raw))
 
-    def kl(self):
+    def kl(self) -> Float[Array, " P"]:
         squares = jnp.sum(self.mean**2, -1) + jnp.sum(self.sqrt.value**2, (-2, -1))
         return 0.5 * (squares - self.mean.shape[-1]) - jnp.sum(self.sqrt.log_diagonal, -1)
 
-    def factors(self):
+    def factors(self) -> Float[Array, "P M M"]:
         return self.sqrt.value
 
-    def prepare(self, dtype, rotation=None):
+    def prepare(self, dtype: DTypeLike, rotation: Float[Array, "M M"] | None = None) -> PreparedPosterior:
         """Factors of all outputs side by side: one matrix product instead of P.
 
         R is lower triangular, so its columns are cut into blocks without the zeros above them: with five blocks the
@@ -125,15 +128,15 @@ class StructuredPosterior(AbstractPosterior):
         """T."""
         return jnp.tril(self.below, -1) + jnp.eye(self.below.shape[-1], dtype=self.below.dtype)
 
-    def kl(self):
+    def kl(self) -> Float[Array, " P"]:
         trace = jnp.exp(self.log_variances) @ jnp.sum(self.factor**2, 0)
         squares = jnp.sum(self.mean**2, -1) + trace
         return 0.5 * (squares - self.mean.shape[-1] - jnp.sum(self.log_variances, -1))
 
-    def factors(self):
+    def factors(self) -> Float[Array, "P M M"]:
         return self.factor * jnp.exp(0.5 * self.log_variances)[:, None, :]
 
-    def prepare(self, dtype, rotation=None):
+    def prepare(self, dtype: DTypeLike, rotation: Float[Array, "M M"] | None = None) -> PreparedPosterior:
         variances = jnp.exp(self.log_variances)
         return PreparedStructured(*(x.astype(dtype) for x in (self.mean.T, self.factor, variances.T)))
 
@@ -153,14 +156,14 @@ class DiagonalPosterior(AbstractPosterior):
         """The prior N(0, I)."""
         return cls(zeros(n_outputs, n_inducing), zeros(n_outputs, n_inducing))
 
-    def kl(self):
+    def kl(self) -> Float[Array, " P"]:
         squares = jnp.sum(self.mean**2, -1) + jnp.sum(jnp.exp(self.log_variances), -1)
         return 0.5 * (squares - self.mean.shape[-1] - jnp.sum(self.log_variances, -1))
 
-    def factors(self):
+    def factors(self) -> Float[Array, "P M M"]:
         return jnp.exp(0.5 * self.log_variances)[:, None, :] * jnp.eye(self.mean.shape[-1], dtype=self.mean.dtype)
 
-    def prepare(self, dtype, rotation=None):
+    def prepare(self, dtype: DTypeLike, rotation: Float[Array, "M M"] | None = None) -> PreparedPosterior:
         mean = rotated(self.mean, rotation)
         return PreparedDiagonal(*(x.astype(dtype) for x in (mean.T, jnp.exp(self.log_variances).T)))
 
@@ -182,13 +185,13 @@ class RotatedPosterior(DiagonalPosterior):
         diagonal = DiagonalPosterior.prior(n_outputs, n_inducing)
         return cls(diagonal.mean, diagonal.log_variances, zeros(n_inducing, n_inducing))
 
-    def rotation(self):
+    def rotation(self) -> Float[Array, "M M"]:
         return cayley(jnp.tril(self.below, -1))
 
-    def factors(self):
+    def factors(self) -> Float[Array, "P M M"]:
         return self.rotation() * jnp.exp(0.5 * self.log_variances)[:, None, :]
 
-    def prepare(self, dtype, rotation=None):
+    def prepare(self, dtype: DTypeLike, rotation: Float[Array, "M M"] | None = None) -> PreparedPosterior:
         return super().prepare(dtype, self.rotation() if rotation is None else rotation)
 
 
@@ -226,7 +229,7 @@ class PreparedStructured(PreparedPosterior):
     factor: Float[Array, "M M"]
     variances: Float[Array, "M P"]
 
-    def quadratics(self, a):
+    def quadratics(self, a: Float[Array, "N M"]) -> Float[Array, "N P"]:
         b = a @ self.factor
         return (b * b) @ self.variances  # of b * b the derivative keeps b; of b**2 it would keep 2 b too
 
@@ -237,7 +240,7 @@ class PreparedDiagonal(PreparedPosterior):
     mean: Float[Array, "M P"]
     variances: Float[Array, "M P"]
 
-    def quadratics(self, a):
+    def quadratics(self, a: Float[Array, "N M"]) -> Float[Array, "N P"]:
         return a**2 @ self.variances
 
 
@@ -247,7 +250,7 @@ class PreparedFull(PreparedPosterior):
     mean: Float[Array, "M P"]
     blocks: tuple[Float[Array, "_rows P _width"], ...]
 
-    def quadratics(self, a):
+    def quadratics(self, a: Float[Array, "N M"]) -> Float[Array, "N P"]:
         return quadratic_forms(a, self.blocks)
 
 
@@ -257,7 +260,7 @@ class PreparedMany(PreparedPosterior):
     mean: Float[Array, "M P"]
     blocks: tuple[Float[Array, "P _width _rows"], ...]
 
-    def quadratics(self, a):
+    def quadratics(self, a: Float[Array, "N M"]) -> Float[Array, "N P"]:
         return quadratic_forms_of_many(a.T, self.blocks).T
 
     def as_squares(self) -> PreparedSquares:
@@ -284,7 +287,7 @@ class PreparedSquares(PreparedPosterior):
     mean: Float[Array, "M P"]
     entries: tuple[Float[Array, "_pairs P"], ...]
 
-    def quadratics(self, a):
+    def quadratics(self, a: Float[Array, "N M"]) -> Float[Array, "N P"]:
         # By a product: a transpose would be left to each reading of a column, number by number.
         columns = jnp.eye(a.shape[1], dtype=a.dtype) @ a.T
         total = jnp.zeros((self.mean.shape[1], a.shape[0]), a.dtype)
@@ -323,7 +326,7 @@ def quadratic_forms(a: Float[Array, "N M"], blocks: tuple[Float[Array, "_rows P 
     return _forms_forward(a, blocks)[0]
 
 
-def _forms_forward(a, blocks):
+def _forms_forward(a: Array, blocks: Blocks) -> tuple[Array, tuple[Array, Blocks, list[Array]]]:
     (n, n_inducing), n_outputs = a.shape, blocks[0].shape[1]
     total, products = jnp.zeros((n, n_outputs), a.dtype), []
     for block in blocks:
@@ -334,7 +337,7 @@ def _forms_forward(a, blocks):
     return total, (a, blocks, products)
 
 
-def _forms_backward(residuals, G):
+def _forms_backward(residuals: tuple[Array, Blocks, list[Array]], G: Float[Array, "N P"]) -> tuple[Array, Blocks]:
     a, blocks, products = residuals
     (n, n_inducing), scale = a.shape, unfused(G, 2.0)
     by_a, by_blocks = jnp.zeros_like(a), []
@@ -357,7 +360,7 @@ def quadratic_forms_of_many(
     return _many_forward(columns, blocks)[0]
 
 
-def _many_forward(columns, blocks):
+def _many_forward(columns: Array, blocks: Blocks) -> tuple[Array, tuple[Array, Blocks, list[Array]]]:
     (n_inducing, n), n_outputs = columns.shape, len(blocks[0])
     total, products = jnp.zeros((n_outputs, n), columns.dtype), []
     for block in blocks:
@@ -368,7 +371,7 @@ def _many_forward(columns, blocks):
     return total, (columns, blocks, products)
 
 
-def _many_backward(residuals, G):
+def _many_backward(residuals: tuple[Array, Blocks, list[Array]], G: Float[Array, "P N"]) -> tuple[Array, Blocks]:
     columns, blocks, products = residuals
     (n_inducing, n), scale = columns.shape, unfused(G.T, 2.0).T
     by_columns, by_blocks = jnp.zeros_like(columns), []

@@ -9,14 +9,14 @@ from jaxtyping import Array, Float, Scalar
 
 from ..numerics.linalg import lower_half
 from .basis import InducingBasis, PreparedBasis
-from .posteriors import PreparedPosterior, WhitenedPosterior
+from .posteriors import AbstractPosterior, PreparedPosterior, WhitenedPosterior
 
 
 class SparseGP(eqx.Module):
     """A P-output sparse Gaussian process: one basis, one posterior for each output."""
 
     basis: InducingBasis
-    posterior: WhitenedPosterior
+    posterior: AbstractPosterior
 
     @classmethod
     def prior(cls, basis: InducingBasis, n_outputs: int) -> SparseGP:
@@ -93,7 +93,9 @@ def single_marginals(
     return _single_forward(K, amplitude, diagonal, Kzz, W, m, R)[0]
 
 
-def _single_forward(K, amplitude, diagonal, Kzz, W, m, R):
+def _single_forward(
+    K: Array, amplitude: Array, diagonal: Array, Kzz: Array, W: Array, m: Array, R: Array
+) -> tuple[tuple[Array, Array, Array], tuple[Array, ...]]:
     S = R @ R.T
     a = K @ (amplitude * W).T
     if a.dtype == jnp.float64:
@@ -107,7 +109,7 @@ def _single_forward(K, amplitude, diagonal, Kzz, W, m, R):
     return (a, a @ m, variance), (a, product, S, W, amplitude, m, R, jnp.zeros((), K.dtype))
 
 
-def _single_backward(residuals, cotangents):
+def _single_backward(residuals: tuple[Array, ...], cotangents: tuple[Array, Array, Array]) -> tuple[Array | None, ...]:
     a, product, S, W, amplitude, m, R, like_K = residuals
     _, g, G = cotangents
     # Where rounding was cut off the derivative passes through.

@@ -102,10 +102,10 @@ class WholeKernel(FixedKernel):
     kernel: AbstractKernel
     Y: Float[Array, "M D"]
 
-    def matrix(self, X):
+    def matrix(self, X: Float[Array, "N D"]) -> Float[Array, "N M"]:
         return self.kernel.matrix(X, self.Y)
 
-    def diagonal(self, X):
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:
         return self.kernel.diagonal(X)
 
 
@@ -179,7 +179,7 @@ def _distances_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) 
     """
     (U, V), (dU, dV) = primals, tangents
 
-    def sides(X, dX):
+    def sides(X: Array, dX: Array) -> tuple[Array, Array]:
         fixed = jnp.concatenate([-2.0 * X, jnp.ones((len(X), 1), X.dtype)], axis=1)
         return fixed, jnp.concatenate([dX, 2.0 * jnp.sum(X * dX, axis=1, keepdims=True)], axis=1)
 

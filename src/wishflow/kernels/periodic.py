@@ -45,7 +45,7 @@ class PeriodicKernel(AbstractKernel):
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:
         return jnp.broadcast_to(self.variance.value.astype(floating(X).dtype), X.shape[:1])
 
-    def _on_circles(self, U: Float[Array, "N A"]) -> Float[Array, "N 2A"]:
+    def _on_circles(self, U: Float[Array, "N A"]) -> Float[Array, "N 2*A"]:
         """u(x) = (cos 2πx/p, sin 2πx/p) / ℓ."""
         angles = U * (2.0 * np.pi / self.period.value).astype(U.dtype)
         rate = (1.0 / self.lengthscale.value).astype(U.dtype)

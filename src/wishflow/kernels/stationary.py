@@ -100,11 +100,11 @@ class FixedStationary(FixedKernel):
     n_inputs: int = eqx.field(static=True)
     active_dims: tuple[int, ...] | None = eqx.field(static=True)
 
-    def matrix(self, X):
+    def matrix(self, X: Float[Array, "N D"]) -> Float[Array, "N M"]:
         U = active_inputs(floating(X), self.n_inputs, self.active_dims)
         return self.profile(squared_distances((U - self.centre) * self.rate, self.V, self.V.dtype))
 
-    def diagonal(self, X):
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:
         return jnp.broadcast_to(self.amplitude, X.shape[:1])
 
 
@@ -120,11 +120,11 @@ class ProductStationary(FixedKernel):
     n_inputs: int = eqx.field(static=True)
     active_dims: tuple[int, ...] | None = eqx.field(static=True)
 
-    def matrix(self, X):
+    def matrix(self, X: Float[Array, "N D"]) -> Float[Array, "N M"]:
         U = active_inputs(floating(X), self.n_inputs, self.active_dims) - self.centre
         return self.profile(clamp_at_zero(distances_by_columns(U, self.columns)))
 
-    def diagonal(self, X):
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:
         return jnp.broadcast_to(self.amplitude, X.shape[:1])
 
 

@@ -7,14 +7,23 @@ from __future__ import annotations
 
 from ..errors import OptionError
 from ..specs import builder_of, checked_part, register, resolve
-from .base import AbstractLikelihood, check_columns
-from .bernoulli import BernoulliLikelihood
-from .categorical import CategoricalLikelihood
-from .gaussian import GaussianLikelihood
-from .poisson import PoissonLikelihood
-from .quadrature import N_PREDICT_NODES, expectation, log_expectation
-from .specs import LIKELIHOODS, Bernoulli, Categorical, Gaussian, LikelihoodSpec, Poisson, StudentT
-from .student_t import StudentTLikelihood
+from .base import AbstractLikelihood as AbstractLikelihood
+from .base import check_columns as check_columns
+from .bernoulli import BernoulliLikelihood as BernoulliLikelihood
+from .categorical import CategoricalLikelihood as CategoricalLikelihood
+from .gaussian import GaussianLikelihood as GaussianLikelihood
+from .poisson import PoissonLikelihood as PoissonLikelihood
+from .quadrature import N_PREDICT_NODES as N_PREDICT_NODES
+from .quadrature import expectation as expectation
+from .quadrature import log_expectation as log_expectation
+from .specs import LIKELIHOODS as LIKELIHOODS
+from .specs import Bernoulli as Bernoulli
+from .specs import Categorical as Categorical
+from .specs import Gaussian as Gaussian
+from .specs import LikelihoodSpec as LikelihoodSpec
+from .specs import Poisson as Poisson
+from .specs import StudentT as StudentT
+from .student_t import StudentTLikelihood as StudentTLikelihood
 
 register(Gaussian, GaussianLikelihood.of)
 register(StudentT, StudentTLikelihood.of)

@@ -40,15 +40,15 @@ class AbstractLikelihood(eqx.Module):
         return False
 
     @abc.abstractmethod
-    def log_density(self, y: Num[Array, "*batch Q"], g: Float[Array, "*batch P"]) -> Float[Array, "*batch"]:
+    def log_density(self, y: Num[Array, "*#batch Q"], g: Float[Array, "*#batch P"]) -> Float[Array, "*batch"]:
         """log p(y | g), joint over outputs."""
 
     @abc.abstractmethod
     def expected_log_density(
         self,
-        y: Num[Array, "*batch Q"],
-        mean: Float[Array, "*batch P"],
-        variance: Float[Array, "*batch P"],
+        y: Num[Array, "*#batch Q"],
+        mean: Float[Array, "*#batch P"],
+        variance: Float[Array, "*#batch P"],
         key: Key[Array, ""] | None = None,
         n_draws: int = 8,
     ) -> Float[Array, "*batch"]:
@@ -60,22 +60,22 @@ class AbstractLikelihood(eqx.Module):
     @abc.abstractmethod
     def predictive_log_density(
         self,
-        y: Num[Array, "*batch Q"],
-        mean: Float[Array, "*batch P"],
-        variance: Float[Array, "*batch P"],
+        y: Num[Array, "*#batch Q"],
+        mean: Float[Array, "*#batch P"],
+        variance: Float[Array, "*#batch P"],
         key: Key[Array, ""] | None = None,
     ) -> Float[Array, "*batch"]:
         """log E p(y | g), joint over outputs. Draws, where needed, are shared by all rows."""
 
     @abc.abstractmethod
     def predictive_moments(
-        self, mean: Float[Array, "*batch P"], variance: Float[Array, "*batch P"], key: Key[Array, ""] | None = None
+        self, mean: Float[Array, "*#batch P"], variance: Float[Array, "*#batch P"], key: Key[Array, ""] | None = None
     ) -> tuple[Float[Array, "*batch P"], Float[Array, "*batch P"]]:
         """Mean and variance of y for each output, g integrated out."""
 
     @abc.abstractmethod
     def predictive_cdf(
-        self, y: Num[Array, "*batch P"], mean: Float[Array, "*batch P"], variance: Float[Array, "*batch P"]
+        self, y: Num[Array, "*#batch #P"], mean: Float[Array, "*#batch P"], variance: Float[Array, "*#batch P"]
     ) -> Float[Array, "*batch P"]:
         """P(Y ≤ y) for each output, g integrated out; an error for labels."""
 

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Num
+from jaxtyping import Array, Float, Key, Num
 
 from .base import AbstractLikelihood, check_all, check_columns, no_cdf, no_noise
 from .quadrature import N_PREDICT_NODES, expectation, log_expectation
@@ -30,35 +30,52 @@ class BernoulliLikelihood(AbstractLikelihood):
     def scales_target(self) -> bool:
         return False
 
-    def log_density(self, y, g):
+    def log_density(self, y: Num[Array, "*#batch Q"], g: Float[Array, "*#batch P"]) -> Float[Array, "*batch"]:
         return jnp.sum(bernoulli_log_density(g, y), -1)
 
-    def expected_log_density(self, y, mean, variance, key=None, n_draws=8):
+    def expected_log_density(
+        self,
+        y: Num[Array, "*#batch Q"],
+        mean: Float[Array, "*#batch P"],
+        variance: Float[Array, "*#batch P"],
+        key: Key[Array, ""] | None = None,
+        n_draws: int = 8,
+    ) -> Float[Array, "*batch"]:
         return jnp.sum(expectation(bernoulli_log_density, mean, variance, y), -1)
 
-    def predictive_log_density(self, y, mean, variance, key=None):
+    def predictive_log_density(
+        self,
+        y: Num[Array, "*#batch Q"],
+        mean: Float[Array, "*#batch P"],
+        variance: Float[Array, "*#batch P"],
+        key: Key[Array, ""] | None = None,
+    ) -> Float[Array, "*batch"]:
         return jnp.sum(log_expectation(bernoulli_log_density, mean, variance, y), -1)
 
-    def predictive_moments(self, mean, variance, key=None):
+    def predictive_moments(
+        self, mean: Float[Array, "*#batch P"], variance: Float[Array, "*#batch P"], key: Key[Array, ""] | None = None
+    ) -> tuple[Float[Array, "*batch P"], Float[Array, "*batch P"]]:
         """p = E σ(g) and p (1 − p), the second factor as E σ(−g) so that it keeps its digits near p = 1."""
         p = expectation(jax.nn.sigmoid, mean, variance, n_nodes=N_PREDICT_NODES)
         return p, p * expectation(jax.nn.sigmoid, -mean, variance, n_nodes=N_PREDICT_NODES)
 
-    def predictive_cdf(self, y, mean, variance):
+    def predictive_cdf(
+        self, y: Num[Array, "*#batch #P"], mean: Float[Array, "*#batch P"], variance: Float[Array, "*#batch P"]
+    ) -> Float[Array, "*batch P"]:
         raise no_cdf("bernoulli")
 
-    def sample(self, key, g):
+    def sample(self, key: Key[Array, ""], g: Float[Array, "*batch P"]) -> Num[Array, "*batch Q"]:
         return jax.random.bernoulli(key, jax.nn.sigmoid(g)).astype(g.dtype)
 
-    def noise_summary(self):
+    def noise_summary(self) -> Float[Array, ""]:
         return no_noise()
 
-    def validate(self, y):
+    def validate(self, y: np.ndarray) -> None:
         y = np.asarray(y)
         check_columns(y, self.n_outputs, "bernoulli")
         check_all((y == 0) | (y == 1), y, "0 or 1 in every entry: encode the two classes so")
 
 
-def bernoulli_log_density(g: Float[Array, "*shape"], y: Num[Array, "*shape"]) -> Float[Array, "*shape"]:
+def bernoulli_log_density(g: Float[Array, "*#shape"], y: Num[Array, "*#shape"]) -> Float[Array, "*shape"]:
     """log σ(g) where y = 1, log σ(−g) where y = 0, elementwise."""
     return jax.nn.log_sigmoid((2.0 * jnp.asarray(y, g.dtype) - 1.0) * g)

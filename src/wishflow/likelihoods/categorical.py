@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Key, Num
 
 from ..errors import OptionError
@@ -42,32 +43,49 @@ class CategoricalLikelihood(AbstractLikelihood):
     def scales_target(self) -> bool:
         return False
 
-    def log_density(self, y, g):
+    def log_density(self, y: Num[Array, "*#batch Q"], g: Float[Array, "*#batch P"]) -> Float[Array, "*batch"]:
         return pick_class(y, g) - jax.nn.logsumexp(g, axis=-1)
 
-    def expected_log_density(self, y, mean, variance, key=None, n_draws=8):
+    def expected_log_density(
+        self,
+        y: Num[Array, "*#batch Q"],
+        mean: Float[Array, "*#batch P"],
+        variance: Float[Array, "*#batch P"],
+        key: Key[Array, ""] | None = None,
+        n_draws: int = 8,
+    ) -> Float[Array, "*batch"]:
         """mean_y − E logsumexp(g); draws of their own for each row. Gradients are those of `expected_logsumexp`."""
         noise = antithetic_normals(require_key(key), n_draws, mean.shape, mean.dtype)
         return pick_class(y, mean) - expected_logsumexp(mean, variance, noise)
 
-    def predictive_log_density(self, y, mean, variance, key=None):
+    def predictive_log_density(
+        self,
+        y: Num[Array, "*#batch Q"],
+        mean: Float[Array, "*#batch P"],
+        variance: Float[Array, "*#batch P"],
+        key: Key[Array, ""] | None = None,
+    ) -> Float[Array, "*batch"]:
         return pick_class(y, self._log_probabilities(mean, variance, key))
 
-    def predictive_moments(self, mean, variance, key=None):
+    def predictive_moments(
+        self, mean: Float[Array, "*#batch P"], variance: Float[Array, "*#batch P"], key: Key[Array, ""] | None = None
+    ) -> tuple[Float[Array, "*batch P"], Float[Array, "*batch P"]]:
         """Class probabilities p and p (1 − p)."""
         p = jnp.exp(self._log_probabilities(mean, variance, key))
         return p, p * (1.0 - p)
 
-    def predictive_cdf(self, y, mean, variance):
+    def predictive_cdf(
+        self, y: Num[Array, "*#batch #P"], mean: Float[Array, "*#batch P"], variance: Float[Array, "*#batch P"]
+    ) -> Float[Array, "*batch P"]:
         raise no_cdf("categorical")
 
-    def sample(self, key, g):
+    def sample(self, key: Key[Array, ""], g: Float[Array, "*batch P"]) -> Num[Array, "*batch Q"]:
         return jax.random.categorical(key, g, axis=-1)[..., None]
 
-    def noise_summary(self):
+    def noise_summary(self) -> Float[Array, ""]:
         return no_noise()
 
-    def validate(self, y):
+    def validate(self, y: np.ndarray) -> None:
         y = np.asarray(y)
         check_columns(y, 1, "categorical")
         known = (y >= 0) & (y < self.n_classes) & (y == np.floor(y))
@@ -83,13 +101,13 @@ class CategoricalLikelihood(AbstractLikelihood):
         return jax.nn.logsumexp(log_p, axis=0) - jnp.log(noise.shape[0])
 
 
-def pick_class(y: Num[Array, "*batch 1"], values: Float[Array, "*batch C"]) -> Float[Array, "*batch"]:
+def pick_class(y: Num[Array, "*#batch 1"], values: Float[Array, "*#batch C"]) -> Float[Array, "*batch"]:
     """values_c at c = y, as a masked sum: labels of any dtype, leading axes broadcast."""
     chosen = jnp.asarray(y) == jnp.arange(values.shape[-1])
     return jnp.sum(jnp.where(chosen, values, 0), -1)
 
 
-def antithetic_normals(key: Key[Array, ""], n_draws: int, shape: tuple[int, ...], dtype: jnp.dtype) -> Array:
+def antithetic_normals(key: Key[Array, ""], n_draws: int, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
     """Standard normals (n, *shape) in pairs ε, −ε; an odd number of draws is raised to the next even one."""
     half = jax.random.normal(key, ((n_draws + 1) // 2, *shape), dtype)
     return jnp.concatenate([half, -half])
@@ -115,7 +133,9 @@ def expected_logsumexp(
 
 
 @expected_logsumexp.defjvp
-def _expected_logsumexp_jvp(primals, tangents):
+def _expected_logsumexp_jvp(
+    primals: tuple[Array, Array, Array], tangents: tuple[Array, Array, Array]
+) -> tuple[Array, Array]:
     mean, variance, noise = primals
     mean_dot, variance_dot, _ = tangents
     p = jax.nn.softmax(mean + safe_sqrt(variance) * noise, axis=-1)

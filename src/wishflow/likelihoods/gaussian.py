@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Key, Num
 
 from ..numerics.parameters import Positive
 from .base import AbstractLikelihood, check_columns, require_positive
@@ -39,36 +39,53 @@ class GaussianLikelihood(AbstractLikelihood):
         """The noise variances σ²."""
         return self.noise.value
 
-    def log_density(self, y, g):
+    def log_density(self, y: Num[Array, "*#batch Q"], g: Float[Array, "*#batch P"]) -> Float[Array, "*batch"]:
         return jnp.sum(normal_log_density(y, g, self.variance.astype(g.dtype)), -1)
 
-    def expected_log_density(self, y, mean, variance, key=None, n_draws=8):
+    def expected_log_density(
+        self,
+        y: Num[Array, "*#batch Q"],
+        mean: Float[Array, "*#batch P"],
+        variance: Float[Array, "*#batch P"],
+        key: Key[Array, ""] | None = None,
+        n_draws: int = 8,
+    ) -> Float[Array, "*batch"]:
         """log N(y; mean, σ²) − ½ variance / σ²."""
         noise = self.variance.astype(mean.dtype)
         return jnp.sum(normal_log_density(y, mean, noise) - 0.5 * variance / noise, -1)
 
-    def predictive_log_density(self, y, mean, variance, key=None):
+    def predictive_log_density(
+        self,
+        y: Num[Array, "*#batch Q"],
+        mean: Float[Array, "*#batch P"],
+        variance: Float[Array, "*#batch P"],
+        key: Key[Array, ""] | None = None,
+    ) -> Float[Array, "*batch"]:
         """log N(y; mean, variance + σ²)."""
         return jnp.sum(normal_log_density(y, mean, variance + self.variance.astype(mean.dtype)), -1)
 
-    def predictive_moments(self, mean, variance, key=None):
+    def predictive_moments(
+        self, mean: Float[Array, "*#batch P"], variance: Float[Array, "*#batch P"], key: Key[Array, ""] | None = None
+    ) -> tuple[Float[Array, "*batch P"], Float[Array, "*batch P"]]:
         return mean, variance + self.variance.astype(mean.dtype)
 
-    def predictive_cdf(self, y, mean, variance):
+    def predictive_cdf(
+        self, y: Num[Array, "*#batch #P"], mean: Float[Array, "*#batch P"], variance: Float[Array, "*#batch P"]
+    ) -> Float[Array, "*batch P"]:
         return normal_cdf(y, mean, variance + self.variance.astype(mean.dtype))
 
-    def sample(self, key, g):
+    def sample(self, key: Key[Array, ""], g: Float[Array, "*batch P"]) -> Num[Array, "*batch Q"]:
         return g + jnp.sqrt(self.variance.astype(g.dtype)) * jax.random.normal(key, g.shape, g.dtype)
 
-    def noise_summary(self):
+    def noise_summary(self) -> Float[Array, ""]:
         return jnp.mean(self.variance)
 
-    def validate(self, y):
+    def validate(self, y: np.ndarray) -> None:
         check_columns(np.asarray(y), self.n_latent, "gaussian")
 
 
 def normal_log_density(
-    y: Float[Array, "*shape"], mean: Float[Array, "*shape"], variance: Float[Array, "*shape"]
+    y: Float[Array, "*#shape"], mean: Float[Array, "*#shape"], variance: Float[Array, "*#shape"]
 ) -> Float[Array, "*shape"]:
     """log N(y; mean, variance), elementwise, in the dtype of `mean`."""
     residual = jnp.asarray(y, mean.dtype) - mean
@@ -76,7 +93,7 @@ def normal_log_density(
 
 
 def normal_cdf(
-    y: Float[Array, "*shape"], mean: Float[Array, "*shape"], variance: Float[Array, "*shape"]
+    y: Float[Array, "*#shape"], mean: Float[Array, "*#shape"], variance: Float[Array, "*#shape"]
 ) -> Float[Array, "*shape"]:
     """Φ((y − mean) / √variance), elementwise, in the dtype of `mean`."""
     return jax.scipy.special.ndtr((jnp.asarray(y, mean.dtype) - mean) / jnp.sqrt(variance))

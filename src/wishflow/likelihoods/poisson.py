@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Num
+from jaxtyping import Array, Float, Int, Key, Num
 
 from ..errors import OptionError
 from .base import AbstractLikelihood, check_all, check_columns, no_noise
@@ -55,28 +55,45 @@ class PoissonLikelihood(AbstractLikelihood):
     def scales_target(self) -> bool:
         return False
 
-    def log_density(self, y, g):
+    def log_density(self, y: Num[Array, "*#batch Q"], g: Float[Array, "*#batch P"]) -> Float[Array, "*batch"]:
         return jnp.sum(poisson_log_density(self._log_rates(g), y), -1)
 
-    def expected_log_density(self, y, mean, variance, key=None, n_draws=8):
+    def expected_log_density(
+        self,
+        y: Num[Array, "*#batch Q"],
+        mean: Float[Array, "*#batch P"],
+        variance: Float[Array, "*#batch P"],
+        key: Key[Array, ""] | None = None,
+        n_draws: int = 8,
+    ) -> Float[Array, "*batch"]:
         """y mean − exp(mean + ½ variance) − log y!, here and below with o + mean for the mean."""
         y, mean = jnp.asarray(y, mean.dtype), self._log_rates(mean)
         terms = y * mean - bounded_exp(mean + 0.5 * variance) - jax.scipy.special.gammaln(y + 1.0)
         return jnp.sum(terms, -1)
 
-    def predictive_log_density(self, y, mean, variance, key=None):
+    def predictive_log_density(
+        self,
+        y: Num[Array, "*#batch Q"],
+        mean: Float[Array, "*#batch P"],
+        variance: Float[Array, "*#batch P"],
+        key: Key[Array, ""] | None = None,
+    ) -> Float[Array, "*batch"]:
         """Gauss–Hermite about the mode of p(y | g) N(g; mean, variance): a large count pins g far below √variance."""
         mean = self._log_rates(mean)
         centre, width = posterior_location(y, mean, variance)
         log_p = log_expectation(poisson_log_density, mean, variance, y, centre=centre, width=width)
         return jnp.sum(log_p, -1)
 
-    def predictive_moments(self, mean, variance, key=None):
+    def predictive_moments(
+        self, mean: Float[Array, "*#batch P"], variance: Float[Array, "*#batch P"], key: Key[Array, ""] | None = None
+    ) -> tuple[Float[Array, "*batch P"], Float[Array, "*batch P"]]:
         """E y = r = exp(mean + ½ variance), Var y = r + r² (exp(variance) − 1)."""
         rate = bounded_exp(self._log_rates(mean) + 0.5 * variance)
         return rate, rate + rate**2 * jnp.expm1(variance)
 
-    def predictive_cdf(self, y, mean, variance):
+    def predictive_cdf(
+        self, y: Num[Array, "*#batch #P"], mean: Float[Array, "*#batch P"], variance: Float[Array, "*#batch P"]
+    ) -> Float[Array, "*batch P"]:
         """P(Y ≤ y) = E Q(a, exp(g)) = E Φ((log T − mean) / √variance), a = ⌊y⌋ + 1, T ~ Gamma(a, 1).
 
         The first integrand is smooth on the scale of g's law while variance ≤ 1/a, the second on that of log T beyond.
@@ -91,13 +108,13 @@ class PoissonLikelihood(AbstractLikelihood):
         wide = jnp.sum(jnp.exp(log_weights) * parts, -1)
         return jnp.where(count < 0, 0.0, jnp.where(variance * a > 1.0, wide, narrow))
 
-    def sample(self, key, g):
+    def sample(self, key: Key[Array, ""], g: Float[Array, "*batch P"]) -> Num[Array, "*batch Q"]:
         return jax.random.poisson(key, bounded_exp(self._log_rates(g))).astype(g.dtype)
 
-    def noise_summary(self):
+    def noise_summary(self) -> Float[Array, ""]:
         return no_noise()
 
-    def validate(self, y):
+    def validate(self, y: np.ndarray) -> None:
         y = np.asarray(y)
         check_columns(y, self.n_outputs, "poisson")
         check_all((y >= 0) & (y == np.floor(y)), y, "non-negative whole numbers, as counts are")
@@ -109,19 +126,19 @@ def bounded_exp(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     return jnp.exp(low) * (1.0 + jnp.maximum(x - LOG_RATE_CAP, 0.0))
 
 
-def poisson_log_density(g: Float[Array, "*shape"], y: Num[Array, "*shape"]) -> Float[Array, "*shape"]:
+def poisson_log_density(g: Float[Array, "*#shape"], y: Num[Array, "*#shape"]) -> Float[Array, "*shape"]:
     """y g − exp(g) − log y!, elementwise."""
     y = jnp.asarray(y, g.dtype)
     return y * g - bounded_exp(g) - jax.scipy.special.gammaln(y + 1.0)
 
 
-def _survival_of_gamma(g: Float[Array, "*shape"], a: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def _survival_of_gamma(g: Float[Array, "*#shape"], a: Float[Array, "*#shape"]) -> Float[Array, "*shape"]:
     """Q(a, exp(g)) = P(T > exp(g)), T ~ Gamma(a, 1)."""
     return jax.scipy.special.gammaincc(a, bounded_exp(g))
 
 
 def posterior_location(
-    y: Num[Array, "*shape"], mean: Float[Array, "*shape"], variance: Float[Array, "*shape"], n_newton: int = 40
+    y: Num[Array, "*#shape"], mean: Float[Array, "*#shape"], variance: Float[Array, "*#shape"], n_newton: int = 40
 ) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
     """Mode and width of t given y, where g = mean + √v t: the root of F(d) = d + v exp(mean + d) − v y for d = √v t.
 
@@ -132,7 +149,7 @@ def posterior_location(
     root = safe_sqrt(variance)
     v = root**2
 
-    def newton(_: int, d: Array) -> Array:
+    def newton(_: Int[Array, ""], d: Array) -> Array:
         pull = v * bounded_exp(mean + d)
         return d - (d + pull - v * y) / (1.0 + pull)
 

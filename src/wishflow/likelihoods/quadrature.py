@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Array, ArrayLike, Float, Num
 
 N_NODES = 20
@@ -30,7 +31,7 @@ def safe_sqrt(variance: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     return jnp.sqrt(jnp.where(variance >= 0, variance, 0) + tiny)
 
 
-def hermite_rule(n_nodes: int, dtype: jnp.dtype) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+def hermite_rule(n_nodes: int, dtype: DTypeLike) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
     """Nodes z_i and log weights with E f(z) ≈ Σ w_i f(z_i), z ~ N(0, 1)."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(n_nodes)
     return jnp.asarray(nodes, dtype), jnp.asarray(np.log(weights) - 0.5 * np.log(2.0 * np.pi), dtype)
@@ -38,9 +39,9 @@ def hermite_rule(n_nodes: int, dtype: jnp.dtype) -> tuple[Float[Array, " n"], Fl
 
 def expectation(
     f: Callable[..., Array],
-    mean: Float[Array, "*batch P"],
-    variance: Float[Array, "*batch P"],
-    *args: Num[Array, "*batch P"],
+    mean: Float[Array, "*#batch P"],
+    variance: Float[Array, "*#batch P"],
+    *args: Num[Array, "*#batch #P"],
     n_nodes: int = N_NODES,
 ) -> Float[Array, "*batch P"]:
     """E f(g, *args), g ~ N(mean, variance), for an elementwise f."""
@@ -51,11 +52,11 @@ def expectation(
 
 def log_expectation(
     log_f: Callable[..., Array],
-    mean: Float[Array, "*batch P"],
-    variance: Float[Array, "*batch P"],
-    *args: Num[Array, "*batch P"],
-    centre: Float[Array, "*batch P"] | float = 0.0,
-    width: Float[Array, "*batch P"] | float = 1.0,
+    mean: Float[Array, "*#batch P"],
+    variance: Float[Array, "*#batch P"],
+    *args: Num[Array, "*#batch #P"],
+    centre: Float[Array, "*#batch P"] | float = 0.0,
+    width: Float[Array, "*#batch P"] | float = 1.0,
     n_nodes: int = N_PREDICT_NODES,
 ) -> Float[Array, "*batch P"]:
     """log E f(g, *args), g = mean + √variance t, t ~ N(0, 1), with the nodes put at t_i = centre + width z_i.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Key, Num
 
 from ..errors import OptionError
 from ..numerics.parameters import Positive
@@ -59,37 +59,54 @@ class StudentTLikelihood(AbstractLikelihood):
         """The degrees of freedom ν."""
         return 2.0 + self.excess_dof.value
 
-    def log_density(self, y, g):
+    def log_density(self, y: Num[Array, "*#batch Q"], g: Float[Array, "*#batch P"]) -> Float[Array, "*batch"]:
         return jnp.sum(student_t_log_density(g, y, self.scale.astype(g.dtype), self.dof.astype(g.dtype)), -1)
 
-    def expected_log_density(self, y, mean, variance, key=None, n_draws=8):
+    def expected_log_density(
+        self,
+        y: Num[Array, "*#batch Q"],
+        mean: Float[Array, "*#batch P"],
+        variance: Float[Array, "*#batch P"],
+        key: Key[Array, ""] | None = None,
+        n_draws: int = 8,
+    ) -> Float[Array, "*batch"]:
         scale, dof = self.scale.astype(mean.dtype), self.dof.astype(mean.dtype)
         return jnp.sum(expectation(student_t_log_density, mean, variance, y, scale, dof), -1)
 
-    def predictive_log_density(self, y, mean, variance, key=None):
+    def predictive_log_density(
+        self,
+        y: Num[Array, "*#batch Q"],
+        mean: Float[Array, "*#batch P"],
+        variance: Float[Array, "*#batch P"],
+        key: Key[Array, ""] | None = None,
+    ) -> Float[Array, "*batch"]:
         """log Σ_j w_j N(y; mean, variance + s² / λ_j)."""
         variances, log_weights = self._mixture(variance)
         log_parts = normal_log_density(jnp.asarray(y)[..., None], mean[..., None], variances)
         return jnp.sum(jax.nn.logsumexp(log_weights + log_parts, axis=-1), -1)
 
-    def predictive_moments(self, mean, variance, key=None):
+    def predictive_moments(
+        self, mean: Float[Array, "*#batch P"], variance: Float[Array, "*#batch P"], key: Key[Array, ""] | None = None
+    ) -> tuple[Float[Array, "*batch P"], Float[Array, "*batch P"]]:
         """Var y = variance + s² ν / (ν − 2)."""
         excess = self.excess_dof.value.astype(mean.dtype)
         return mean, variance + self.scale.astype(mean.dtype) ** 2 * (2.0 + excess) / excess
 
-    def predictive_cdf(self, y, mean, variance):
+    def predictive_cdf(
+        self, y: Num[Array, "*#batch #P"], mean: Float[Array, "*#batch P"], variance: Float[Array, "*#batch P"]
+    ) -> Float[Array, "*batch P"]:
         """Σ_j w_j Φ((y − mean) / √(variance + s² / λ_j))."""
         variances, log_weights = self._mixture(variance)
         return jnp.sum(jnp.exp(log_weights) * normal_cdf(jnp.asarray(y)[..., None], mean[..., None], variances), -1)
 
-    def sample(self, key, g):
+    def sample(self, key: Key[Array, ""], g: Float[Array, "*batch P"]) -> Num[Array, "*batch Q"]:
         noise = jax.random.t(key, self.dof.astype(g.dtype), g.shape, g.dtype)
         return g + self.scale.astype(g.dtype) * noise
 
-    def noise_summary(self):
+    def noise_summary(self) -> Float[Array, ""]:
         return jnp.mean(self.scale**2)
 
-    def validate(self, y):
+    def validate(self, y: np.ndarray) -> None:
         check_columns(np.asarray(y), self.n_latent, "student_t")
 
     def _mixture(self, variance: Float[Array, "*batch P"]) -> tuple[Float[Array, "*batch P n"], Float[Array, "P n"]]:
@@ -100,7 +117,7 @@ class StudentTLikelihood(AbstractLikelihood):
 
 
 def student_t_log_density(
-    g: Float[Array, "*shape"], y: Float[Array, "*shape"], scale: Float[Array, "*shape"], dof: Float[Array, "*shape"]
+    g: Float[Array, "*#shape"], y: Float[Array, "*#shape"], scale: Float[Array, "*#shape"], dof: Float[Array, "*#shape"]
 ) -> Float[Array, "*shape"]:
     """log Γ((ν+1)/2) − log Γ(ν/2) − ½ log(πν s²) − ½(ν+1) log(1 + (y − g)² / νs²), elementwise."""
     gammaln = jax.scipy.special.gammaln

@@ -22,6 +22,9 @@ from jaxtyping import Array, PRNGKeyArray
 
 from ..errors import PrecisionError
 
+# For annotations of what takes arrays of the host as they are: `Float[AnyArray, "N D"]`.
+AnyArray = Array | np.ndarray
+
 # On a GPU most of a compilation goes into trials of ways to multiply matrices. Without Triton's ways there are far
 # fewer; steps may be slower, by less than a fit of a few thousand of them saves (docs/performance.md).
 GPU_OPTIONS: dict[str, Any] = {"xla_gpu_enable_triton_gemm": False}

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import gammaln
-from jaxtyping import Array, Float, PyTree, Scalar
+from jaxtyping import Array, Float, Int, Num, PyTree, Scalar
 
 from ..errors import FactorisationError
 from . import platform
@@ -88,11 +88,11 @@ def thin_product(A: Float[Array, "N C"], B: Float[Array, "C M"]) -> Float[Array,
     return jnp.sum(A[:, :, None] * B, 1)
 
 
-def _thin_forward(A, B):
+def _thin_forward(A: Array, B: Array) -> tuple[Array, tuple[Array, Array]]:
     return thin_product(A, B), (A, B)
 
 
-def _thin_backward(operands, G):
+def _thin_backward(operands: tuple[Array, Array], G: Float[Array, "N M"]) -> tuple[Array, Array]:
     A, B = operands
     return thin_product(G, B.T), over_rows(A, G)
 
@@ -121,7 +121,7 @@ def whitener(matrix: Float[Array, "M M"]) -> Float[Array, "M M"]:
 
 
 @whitener.defjvp
-def _whitener_jvp(primals, tangents):
+def _whitener_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     W = whitener(*primals)
     return W, -lower_half(W @ tangents[0] @ W.T) @ W
 
@@ -133,7 +133,7 @@ def known_whitener(matrix: Float[Array, "M M"], W: Float[Array, "M M"]) -> Float
 
 
 @known_whitener.defjvp
-def _known_whitener_jvp(primals, tangents):
+def _known_whitener_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
     W = primals[1]
     return W, -lower_half(W @ tangents[0] @ W.T) @ W
 
@@ -218,7 +218,7 @@ def _small_whitener(matrix: Float[Array, "... K K"]) -> Float[Array, "... K K"]:
     size = matrix.shape[-1]
     identity = jnp.eye(size, dtype=matrix.dtype)
 
-    def row(j, W):
+    def row(j: Int[Array, ""] | int, W: Float[Array, "... K K"]) -> Float[Array, "... K K"]:
         column = jnp.take(matrix, j, axis=-1)
         along = jnp.einsum("...ik,...k->...i", W, column)  # L_ji for i < j; rows not yet made are zero
         rest = jnp.take(identity, j, axis=0) - jnp.einsum("...i,...ik->...k", along, W)
@@ -240,19 +240,22 @@ def small_whitener(matrix: Float[Array, "... K K"]) -> Float[Array, "... K K"]:
 
 
 @small_whitener.defjvp
-def _small_whitener_jvp(primals, tangents):
+def _small_whitener_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     W = small_whitener(*primals)
     return W, -lower_half(W @ tangents[0] @ jnp.swapaxes(W, -1, -2)) @ W
 
 
-def log_det(W: Float[Array, "... K K"]) -> Float[Array, ...]:
+def log_det(W: Float[Array, "*batch K K"]) -> Float[Array, "*batch"]:
     """log|K| from its whitener: −2 Σ log W_jj."""
     return -2.0 * jnp.sum(jnp.log(jnp.diagonal(W, axis1=-2, axis2=-1)), -1)
 
 
 def elliptical_log_density(
-    squares: Float[Array, ...], log_det_B: Float[Array, ...], n: Array | int, dof: Scalar | None = None
-) -> Float[Array, ...]:
+    squares: Float[Array, "*#batch"],
+    log_det_B: Float[Array, "*#batch"],
+    n: Num[Array, "*#batch"] | int,
+    dof: Scalar | float | None = None,
+) -> Float[Array, "*batch"]:
     """Log density of r, n entries with mean zero and covariance B, from rᵀB⁻¹r and log|B|: Gaussian where dof is None,
 
         −½ (n log 2π + log|B| + rᵀB⁻¹r),
@@ -269,11 +272,11 @@ def elliptical_log_density(
 
 
 def low_rank_log_density(
-    r: Float[Array, "... D"],
-    F: Float[Array, "... D nu"],
-    diagonal: Float[Array, "... D"],
-    dof: Scalar | None = None,
-) -> Float[Array, ...]:
+    r: Float[Array, "*#batch D"],
+    F: Float[Array, "*#batch D nu"],
+    diagonal: Float[Array, "*#batch D"],
+    dof: Scalar | float | None = None,
+) -> Float[Array, "*batch"]:
     """`elliptical_log_density` with B = F Fᵀ + diag(λ).
 
     For ν < D by Woodbury and the determinant lemma with the small matrix C = I + FᵀΛ⁻¹F; for ν ≥ D with B itself, which
@@ -293,8 +296,8 @@ def low_rank_log_density(
 
 @jax.custom_jvp
 def low_rank_terms(
-    z: Float[Array, "... D"], G: Float[Array, "... D nu"]
-) -> tuple[Float[Array, ...], Float[Array, ...]]:
+    z: Float[Array, "*#batch D"], G: Float[Array, "*#batch D nu"]
+) -> tuple[Float[Array, "*#batch"], Float[Array, "*#batch"]]:
     """zᵀB⁻¹z and log|B| for B = I + GGᵀ, from the small C = I + GᵀG: with q = C⁻¹Gᵀz and e = B⁻¹z = z − Gq they are
     ‖e‖² + ‖q‖² and log|C|.
 
@@ -303,7 +306,10 @@ def low_rank_terms(
     return _low_rank_parts(z, G)[0]
 
 
-def _low_rank_parts(z, G):
+def _low_rank_parts(
+    z: Float[Array, "*#batch D"], G: Float[Array, "*#batch D nu"]
+) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
+    """`low_rank_terms`, and G C⁻¹, q and e for their derivatives."""
     C = jnp.swapaxes(G, -1, -2) @ G + jnp.eye(G.shape[-1], dtype=G.dtype)
     W = small_whitener(C)
     solved = (G @ jnp.swapaxes(W, -1, -2)) @ W  # G C⁻¹
@@ -313,7 +319,9 @@ def _low_rank_parts(z, G):
 
 
 @low_rank_terms.defjvp
-def _low_rank_terms_jvp(primals, tangents):
+def _low_rank_terms_jvp(
+    primals: tuple[Array, Array], tangents: tuple[Array, Array]
+) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     dz, dG = tangents
     values, (solved, q, e) = _low_rank_parts(*primals)
     by_states = jnp.sum(e * (dz - jnp.sum(dG * q[..., None, :], -1)), -1)
@@ -321,8 +329,8 @@ def _low_rank_terms_jvp(primals, tangents):
 
 
 def dense_log_density(
-    r: Float[Array, "... D"], B: Float[Array, "... D D"], dof: Scalar | None = None
-) -> Float[Array, ...]:
+    r: Float[Array, "*#batch D"], B: Float[Array, "*#batch D D"], dof: Scalar | float | None = None
+) -> Float[Array, "*batch"]:
     """`elliptical_log_density` for a stack of small covariances."""
     W = small_whitener(B)
     white = jnp.einsum("...ij,...j->...i", W, r)

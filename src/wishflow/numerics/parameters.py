@@ -40,7 +40,7 @@ class Positive(AbstractParameter):
     sets whose noise is smaller than that.
     """
 
-    raw: Float[Array, ...]
+    raw: Float[Array, "*shape"]
     floor: float = eqx.field(static=True)
 
     @classmethod
@@ -60,7 +60,7 @@ class Positive(AbstractParameter):
 class Scaled(AbstractParameter):
     """value = floor + exp(raw): a step of `raw` is a share of what lies over the floor, however much that is."""
 
-    raw: Float[Array, ...]
+    raw: Float[Array, "*shape"]
     floor: float = eqx.field(static=True)
 
     @classmethod
@@ -131,7 +131,7 @@ class UnitRows(AbstractParameter):
 class Free(AbstractParameter):
     """No constraint: value = raw."""
 
-    raw: Float[Array, ...]
+    raw: Float[Array, "*shape"]
 
     @property
     def value(self) -> Array:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float, Int32, PRNGKeyArray, UInt32, UInt64
+from jaxtyping import Array, Float, Int32, Key, PRNGKeyArray, UInt32, UInt64
 
 # erf⁻¹ in single precision: polynomials in w − 5/2 below w = 5 and in √w − 3 above it, w = −log(1 − u²) (M. Giles,
 # "Approximating the erfinv function", GPU Computing Gems 2, 2012), the highest power first.
@@ -36,7 +36,7 @@ def standard_normals(key: PRNGKeyArray, shape: tuple[int, ...], dtype: DTypeLike
 
 # Under `jit` the derivative of a path, which these have no part in, is not traced through them.
 @functools.partial(jax.jit, static_argnums=(1, 2))
-def normals_of_keys(keys: PRNGKeyArray, shape: tuple[int, ...], dtype: DTypeLike) -> Float[Array, "T ..."]:
+def normals_of_keys(keys: Key[Array, " T"], shape: tuple[int, ...], dtype: DTypeLike) -> Float[Array, "T ..."]:
     """`standard_normals` for each of a vector of keys."""
     has_wide_integers = jax.dtypes.canonicalize_dtype(np.uint64) == np.uint64
     if jnp.dtype(dtype) != jnp.float32 or not has_wide_integers:

@@ -11,7 +11,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ..errors import DataError
-from ..likelihoods import Bernoulli, Categorical
+from ..likelihoods import Bernoulli, Categorical, LikelihoodSpec
+from ..training.specs import TrainingSpec
 from . import presets
 from .data import check_same_rows, checked_rows
 from .estimator import ModelEstimator, check_average
@@ -72,10 +73,10 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
         self.callbacks = callbacks
         self.verbose = verbose
 
-    def _training(self, n_rows, n_inputs):
+    def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
         return flow_training(self, presets.CLASS_PRESETS, n_rows, n_inputs)
 
-    def _model_spec(self, training, likelihood):
+    def _model_spec(self, training: TrainingSpec, likelihood: LikelihoodSpec) -> Any:
         return flow_spec(self, training, likelihood)
 
     def fit(self, X: Any, y: Any) -> FlowClassifier:

@@ -54,7 +54,7 @@ def collapsed_bound(model: SparseGPModel, batch: Batch, known: CollapsedStatisti
     aa, ay, yy, k_sum = collapsed_statistics(model, batch) if known is None else known
     identity = jnp.eye(aa.shape[0], dtype=aa.dtype)
 
-    def one(q):
+    def one(q: tuple[Array, Array, Array]) -> Scalar:
         ay_p, yy_p, noise = q
         L_B = cholesky(identity + aa / noise)
         c = solve_lower(L_B, ay_p[:, None])[:, 0] / noise
@@ -72,7 +72,7 @@ def optimal_posterior(
     aa, ay, _, _ = collapsed_statistics(model, batch) if known is None else known
     identity = jnp.eye(aa.shape[0], dtype=aa.dtype)
 
-    def one(q):
+    def one(q: tuple[Array, Array]) -> tuple[Array, Array]:
         ay_p, noise = q
         R = inverse_square_root(identity + aa / noise)
         return R @ (R.T @ ay_p) / noise, R

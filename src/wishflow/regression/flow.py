@@ -5,13 +5,14 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from .. import kernels, wishart
 from ..inducing import InducingBasis, SparseGP
 from ..likelihoods import AbstractLikelihood
 from ..training.specs import TrainingSpec
-from ..wishart.base import AbstractField
+from ..wishart.base import AbstractField, AbstractPreparedField
 from ..wishart.solver import simulate_paths
 from ..wishart.specs import NoDiffusion
 from .models import AbstractModel
@@ -33,13 +34,15 @@ class FlowModel(AbstractModel):
     is_pathwise: bool = eqx.field(static=True)
     has_noise: bool = eqx.field(static=True)
 
-    def _prepared(self, key, dtype):
+    def _prepared(self, key: PRNGKeyArray, dtype: DTypeLike | None) -> AbstractPreparedField:
         return self.field.draw(key, dtype) if self.is_pathwise else self.field.prepare(dtype)
 
-    def carry(self, X, key, dtype=None):
+    def carry(self, X: Float[Array, "N D"], key: PRNGKeyArray, dtype: DTypeLike | None = None) -> Float[Array, "N D"]:
         return self._carried(X, key, dtype, n_copies=1)
 
-    def _carried(self, X, key, dtype, n_copies: int):
+    def _carried(
+        self, X: Float[Array, "N D"], key: PRNGKeyArray, dtype: DTypeLike | None, n_copies: int
+    ) -> Float[Array, "N D"]:
         """`carry` as one of `n_copies` calls under `vmap`."""
         dtype = X.dtype if dtype is None else dtype
         k_field, k_path = jax.random.split(key)
@@ -47,29 +50,31 @@ class FlowModel(AbstractModel):
         end, _ = simulate_paths(k_path, field, X.astype(dtype), self.flow_time, self.n_steps, n_copies)
         return end.astype(X.dtype)
 
-    def carry_samples(self, X, key, n_samples, dtype=None):
+    def carry_samples(
+        self, X: Float[Array, "N D"], key: PRNGKeyArray, n_samples: int, dtype: DTypeLike | None = None
+    ) -> Float[Array, "{n_samples}*N D"]:
         if not self.is_pathwise or n_samples == 1:
             return super().carry_samples(X, key, n_samples, dtype)
         # Each sample is a draw of the field, shared by its rows.
         keys = jax.random.split(key, n_samples)
         return jax.vmap(lambda k: self._carried(X, k, dtype, n_samples))(keys).reshape(-1, X.shape[-1])
 
-    def paths(self, X, key):
+    def paths(self, X: Float[Array, "N D"], key: PRNGKeyArray) -> Float[Array, "T N D"]:
         """The states after each step, (T, N, D), for figures."""
         k_field, k_path = jax.random.split(key)
         return simulate_paths(k_path, self._prepared(k_field, X.dtype), X, self.flow_time, self.n_steps)[1]
 
     @property
-    def is_stochastic(self):
+    def is_stochastic(self) -> bool:
         return self.has_noise
 
-    def path_kl(self):
+    def path_kl(self) -> dict[str, Scalar]:
         return self.field.kl()
 
-    def bases(self):
+    def bases(self) -> list[InducingBasis]:
         return [self.output.basis, *([self.field.basis] if hasattr(self.field, "basis") else [])]
 
-    def summary(self):
+    def summary(self) -> dict[str, Scalar]:
         return self.field.summary()
 
 

@@ -6,29 +6,31 @@ import dataclasses
 
 import jax
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 
 from ..numerics.devices import compiled, random_key
 from ..numerics.padding import size_class
 from ..training.stacks import stacked
 from ..training.validation import AbstractHeldBack
 from .batches import Batch, padded_batch
-from .models import predictive_log_density
+from .models import AbstractModel, predictive_log_density
 
 # Rows times paths of a prediction.
 MOST_PATHS = 100_000
 
 
 @compiled
-def _row_scores(model, batch, key, n_paths):
+def _row_scores(model: AbstractModel, batch: Batch, key: PRNGKeyArray, n_paths: int) -> Float[Array, " N"]:
     return predictive_log_density(model, batch.X, batch.y, key, n_paths)
 
 
 @compiled
-def _row_scores_many(models, batches, keys, n_paths):
+def _row_scores_many(
+    models: AbstractModel, batches: Batch, keys: Key[Array, " R"], n_paths: int
+) -> Float[Array, "R N"]:
     """One model after another: all at once would need as many times the memory, and each fills a device."""
 
-    def one(args):
+    def one(args: tuple[AbstractModel, Batch, PRNGKeyArray]) -> Float[Array, " N"]:
         model, batch, key = args
         return predictive_log_density(model, batch.X, batch.y, key, n_paths)
 
@@ -57,7 +59,7 @@ class HeldBack(AbstractHeldBack):
         keys = [random_key(seed) for seed in seeds]
         return cls(stacked(batches), stacked(keys), tuple(len(X) for X, _ in rows), n_paths)
 
-    def log_densities(self, models):
+    def log_densities(self, models: PyTree) -> tuple[Float[np.ndarray, " _rows"], ...]:
         run = _row_scores_many if len(self.n_rows) > 1 else _row_scores
         found = np.asarray(run(models, self.batch, self.keys, self.n_paths)).reshape(len(self.n_rows), -1)
         return tuple(values[:n] for values, n in zip(found, self.n_rows, strict=True))

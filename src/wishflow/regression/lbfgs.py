@@ -19,6 +19,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree, Scalar
 
 from ..errors import TrainingError
+from ..inducing import WhitenedPosterior
 from ..numerics import platform
 from ..numerics.devices import compiled, on_device
 from ..training.jitter import with_fresh_jitter
@@ -26,8 +27,10 @@ from ..training.journal import Journal
 from ..training.loop import CONVERGED, REACHED, STOPPED
 from ..training.phases import AbstractPhase, Outcome
 from .batches import Batch
-from .collapsed import collapsed_bound, collapsed_statistics, optimal_posterior
+from .collapsed import CollapsedStatistics, collapsed_bound, collapsed_statistics, optimal_posterior
 from .sparse_gp import SparseGPModel
+
+Records = dict[str, Float[Array, " chunk"]]
 
 CHUNK = 50
 # −bound / N where it cannot be computed.
@@ -60,20 +63,18 @@ def start_collapsed(model: SparseGPModel) -> CollapsedState:
     return CollapsedState(model, optimiser, jnp.full((), -jnp.inf, model.output.basis.Z.dtype))
 
 
-def run_collapsed(
-    state: CollapsedState, data: Batch, n: Int[Array, ""]
-) -> tuple[CollapsedState, dict[str, Float[Array, " chunk"]]]:
+def run_collapsed(state: CollapsedState, data: Batch, n: Int[Array, ""]) -> tuple[CollapsedState, Records]:
     """n ≤ CHUNK iterations; the bound is divided by N so that the line search sees numbers of order one."""
     parameters, fixed = eqx.partition(state.model, _mask(state.model))
 
-    def loss(parameters):
+    def loss(parameters: PyTree) -> Scalar:
         value = -collapsed_bound(eqx.combine(parameters, fixed), data) / data.n_data
         # A factorisation that fails is a step too far: the line search backs off from a large finite number.
         return jnp.where(jnp.isfinite(value), value, TOO_FAR)
 
     value_and_grad = optax.value_and_grad_from_state(loss)
 
-    def body(i, carry):
+    def body(i: Int[Array, ""], carry: tuple[PyTree, PyTree, Records]) -> tuple[PyTree, PyTree, Records]:
         parameters, optimiser, records = carry
         value, gradient = value_and_grad(parameters, state=optimiser)
         gradient = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0.0), gradient)
@@ -97,27 +98,31 @@ def finish_collapsed(model: SparseGPModel, data: Batch) -> SparseGPModel:
 
 
 @compiled
-def collapsed_chunk(state, data, n):
+def collapsed_chunk(state: CollapsedState, data: Batch, n: Int[Array, ""]) -> tuple[CollapsedState, Records]:
     return run_collapsed(state, data, n)
 
 
 @compiled
-def collapsed_chunk_many(states, data, n):
+def collapsed_chunk_many(
+    states: CollapsedState, data: Batch, n: Int[Array, ""]
+) -> tuple[CollapsedState, dict[str, Float[Array, "R chunk"]]]:
     return jax.vmap(lambda s, d: run_collapsed(s, d, n))(states, data)
 
 
 @compiled
-def collapsed_end(model, data):
+def collapsed_end(model: SparseGPModel, data: Batch) -> SparseGPModel:
     return finish_collapsed(model, data)
 
 
 @compiled
-def collapsed_end_many(models, data):
+def collapsed_end_many(models: SparseGPModel, data: Batch) -> SparseGPModel:
     return jax.vmap(finish_collapsed)(models, data)
 
 
 @compiled
-def _value_and_grad(vector, model, data):
+def _value_and_grad(
+    vector: Float[Array, " n"], model: SparseGPModel, data: Batch
+) -> tuple[Scalar, Float[Array, " n"], Scalar, WhitenedPosterior]:
     """−bound / N, its gradient, the noise and the best q, at the model whose parameters are one flat vector.
 
     q is needed once, at the end, but has a program in common with the rest: of an evaluation, which is some N M²
@@ -125,7 +130,7 @@ def _value_and_grad(vector, model, data):
     """
     parameters, fixed = eqx.partition(model, _mask(model))
 
-    def loss(parameters):
+    def loss(parameters: PyTree) -> tuple[Scalar, tuple[SparseGPModel, CollapsedStatistics]]:
         model = eqx.combine(parameters, fixed)
         statistics = collapsed_statistics(model, data)
         return -collapsed_bound(model, data, statistics) / data.n_data, (model, statistics)
@@ -205,7 +210,7 @@ class CollapsedPhase(AbstractPhase):
     data: Batch
     n_iter: int
 
-    def run(self, models, journal):
+    def run(self, models: PyTree, journal: Journal) -> Outcome:
         models = with_fresh_jitter(models, self.n_models)
         journal.begin(self.name, self.n_iter)
         if platform.minimises_on_host(self.n_models):

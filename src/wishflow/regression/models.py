@@ -7,6 +7,7 @@ import abc
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from ..errors import OptionError
@@ -21,12 +22,12 @@ class AbstractModel(eqx.Module):
     likelihood: eqx.AbstractVar[AbstractLikelihood]
 
     @abc.abstractmethod
-    def carry(self, X: Float[Array, "N D"], key: PRNGKeyArray, dtype: jnp.dtype | None = None) -> Float[Array, "N D"]:
+    def carry(self, X: Float[Array, "N D"], key: PRNGKeyArray, dtype: DTypeLike | None = None) -> Float[Array, "N D"]:
         """One sample of where the rows arrive; noise is independent between rows."""
 
     def carry_samples(
-        self, X: Float[Array, "N D"], key: PRNGKeyArray, n_samples: int, dtype: jnp.dtype | None = None
-    ) -> Float[Array, "S*N D"]:
+        self, X: Float[Array, "N D"], key: PRNGKeyArray, n_samples: int, dtype: DTypeLike | None = None
+    ) -> Float[Array, "{n_samples}*N D"]:
         """`n_samples` samples of where the rows arrive, one after another.
 
         Noise is independent between rows, so samples are rows too: under `vmap` XLA would lay out and copy every array

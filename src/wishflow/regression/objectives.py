@@ -5,7 +5,8 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import PRNGKeyArray, Scalar
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, Num, PRNGKeyArray, Scalar
 
 from ..inducing import factorised, rotations
 from ..inducing.natural import MOST_KNOWN, SiteRows, Sites
@@ -22,7 +23,7 @@ def negative_bound(
     *,
     kl_weight: Scalar | float = 1.0,
     n_samples: int = 1,
-    dtype: jnp.dtype | None = None,
+    dtype: DTypeLike | None = None,
     has_sites: bool = False,
     average: str = "log",
 ) -> tuple[Scalar, tuple[dict[str, Scalar], Sites | None]]:
@@ -57,14 +58,23 @@ def _is_alike(model: AbstractModel) -> bool:
     return len(model.output.posterior.mean) == 1 and len({basis.n_inducing for basis in model.bases()}) == 1
 
 
-def _sites(model, y, a, mean, variance, weights, key, inverse) -> Sites:
+def _sites(
+    model: AbstractModel,
+    y: Num[Array, "N Q"],
+    a: Float[Array, "N M"],
+    mean: Float[Array, "N P"],
+    variance: Float[Array, "N P"],
+    weights: Float[Array, " N"],
+    key: PRNGKeyArray,
+    inverse: Float[Array, "M M"] | None,
+) -> Sites:
     """λ and targets from the derivatives of the expected log density: d/dmean = E ∂ log p, d/dvariance = ½ E ∂² log
     p.
     """
     mean, variance, weights = jax.lax.stop_gradient((mean, variance, weights))
     likelihood = jax.lax.stop_gradient(model.likelihood)
 
-    def total(m, v):
+    def total(m: Array, v: Array) -> Scalar:
         return jnp.sum(likelihood.expected_log_density(y, m, v, key=key))
 
     slope, half_curvature = jax.grad(total, argnums=(0, 1))(mean, variance)

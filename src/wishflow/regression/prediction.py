@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
+from jaxtyping import Array, Float, Int, Num, PRNGKeyArray
 
 from ..likelihoods import PoissonLikelihood
 from ..numerics.devices import compiled, computing, on_device, random_key
@@ -46,7 +47,9 @@ def _block_size(n: int) -> int:
 
 
 @compiled
-def _moments(model: AbstractModel, X, key, n_samples):
+def _moments(
+    model: AbstractModel, X: Float[Array, "N D"], key: PRNGKeyArray, n_samples: int
+) -> tuple[Float[Array, "N P"], Float[Array, "N P P"]]:
     """Mean and covariance over outputs of y: law of total variance over the components."""
     means, variances = output_components(model, X, key, n_samples)
     y_mean, y_variance = model.likelihood.predictive_moments(means, variances, key)
@@ -57,7 +60,9 @@ def _moments(model: AbstractModel, X, key, n_samples):
 
 
 @compiled
-def _components(model: AbstractModel, X, key, n_samples):
+def _components(
+    model: AbstractModel, X: Float[Array, "N D"], key: PRNGKeyArray, n_samples: int
+) -> tuple[Float[Array, "N S P"], ...]:
     """Mean and variance of y given each path, (N, S, P)."""
     means, variances = output_components(model, X, key, n_samples)
     moments = model.likelihood.predictive_moments(means, variances, key)
@@ -65,7 +70,9 @@ def _components(model: AbstractModel, X, key, n_samples):
 
 
 @compiled
-def _log_prob(model: AbstractModel, X, y, key, n_samples):
+def _log_prob(
+    model: AbstractModel, X: Float[Array, "N D"], y: Num[Array, "N Q"], key: PRNGKeyArray, n_samples: int
+) -> tuple[Float[Array, " N"], Float[Array, " N"]]:
     """Log of the mean density over components, and the mean of the log densities; joint over outputs."""
     means, variances = output_components(model, X, key, n_samples)
     log_density = model.likelihood.predictive_log_density(y, means, variances, key)
@@ -73,7 +80,9 @@ def _log_prob(model: AbstractModel, X, y, key, n_samples):
 
 
 @compiled
-def _quantiles(model: AbstractModel, X, alphas, key, n_samples):
+def _quantiles(
+    model: AbstractModel, X: Float[Array, "N D"], alphas: Float[Array, " A"], key: PRNGKeyArray, n_samples: int
+) -> tuple[Float[Array, "N P A"]]:
     """Quantiles of the mixture by bisection of its distribution function, (N, P, A)."""
     means, variances = output_components(model, X, key, n_samples)
     y_mean, y_variance = model.likelihood.predictive_moments(means, variances, key)
@@ -81,11 +90,11 @@ def _quantiles(model: AbstractModel, X, alphas, key, n_samples):
     low, high = (y_mean - width).min(0)[..., None], (y_mean + width).max(0)[..., None]
     low, high = jnp.broadcast_arrays(low + 0 * alphas, high + 0 * alphas)
 
-    def cdf(y):
+    def cdf(y: Float[Array, "N P A"]) -> Float[Array, "N P A"]:
         at = jnp.moveaxis(y, -1, 0)[:, None]
         return jnp.moveaxis(model.likelihood.predictive_cdf(at, means, variances).mean(1), 0, -1)
 
-    def halve(bounds):
+    def halve(bounds: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bounds
         middle = 0.5 * (low + high)
         is_below = cdf(middle) < alphas
@@ -100,7 +109,9 @@ def _quantiles(model: AbstractModel, X, alphas, key, n_samples):
 
 
 @compiled
-def _samples(model: AbstractModel, X, key, start, n_draws):
+def _samples(
+    model: AbstractModel, X: Float[Array, "N D"], key: PRNGKeyArray, start: Int[Array, ""], n_draws: int
+) -> Num[Array, "S N Q"]:
     """Joint draws of y number start, start + 1, …, (S, N, Q), one after another."""
     return jax.lax.map(lambda i: sample_outputs(model, X, jax.random.fold_in(key, i)), start + jnp.arange(n_draws))
 
@@ -152,12 +163,12 @@ def joint_samples(model: AbstractModel, X: np.ndarray, seed: int, n_samples: int
 
 
 @compiled
-def _mean_covariance(model: FlowModel, X):
+def _mean_covariance(model: FlowModel, X: Float[Array, "N D"]) -> tuple[Float[Array, "N D D"]]:
     return (model.field.prepare().at(X, 0.0).mean_covariance(),)
 
 
 @compiled
-def _paths(model: FlowModel, X, key):
+def _paths(model: FlowModel, X: Float[Array, "N D"], key: PRNGKeyArray) -> Float[Array, "T N D"]:
     return model.paths(X, key)
 
 

@@ -162,7 +162,7 @@ class SparseGPRegressor(ModelRegressor):
         self.callbacks = callbacks
         self.verbose = verbose
 
-    def _training(self, n_rows, n_inputs):
+    def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
         """There is only the phase of the output GP here, so `max_iter` and `learning_rate` are those of that phase."""
         options = TrainingOptions(
             max_iter=self.max_iter, batch_size=self.batch_size, learning_rate=self.learning_rate, tol=self.tol
@@ -175,7 +175,7 @@ class SparseGPRegressor(ModelRegressor):
             changes["warm_rate"] = training.learning_rate
         return dataclasses.replace(training.without_flow(), **changes)
 
-    def _model_spec(self, training, likelihood):
+    def _model_spec(self, training: TrainingSpec, likelihood: LikelihoodSpec) -> Any:
         kernel = specs.resolve("kernel", self.kernel, KERNELS, KernelSpec)
         return SparseGPSpec(kernel, likelihood)
 
@@ -249,10 +249,10 @@ class FlowRegressor(ModelRegressor):
         self.callbacks = callbacks
         self.verbose = verbose
 
-    def _training(self, n_rows, n_inputs):
+    def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
         return flow_training(self, PRESETS, n_rows, n_inputs, self.validation_fraction)
 
-    def _model_spec(self, training, likelihood):
+    def _model_spec(self, training: TrainingSpec, likelihood: LikelihoodSpec) -> Any:
         return flow_spec(self, training, likelihood)
 
     @property

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+
 from .. import kernels, likelihoods
 from ..inducing import InducingBasis, SparseGP
 from ..likelihoods import AbstractLikelihood, Gaussian, LikelihoodSpec
@@ -19,18 +22,18 @@ class SparseGPModel(AbstractModel):
     output: SparseGP
     likelihood: AbstractLikelihood
 
-    def carry(self, X, key, dtype=None):
+    def carry(self, X: Float[Array, "N D"], key: PRNGKeyArray, dtype: DTypeLike | None = None) -> Float[Array, "N D"]:
         del key, dtype
         return X
 
     @property
-    def is_stochastic(self):
+    def is_stochastic(self) -> bool:
         return False
 
-    def path_kl(self):
+    def path_kl(self) -> dict[str, Scalar]:
         return {}
 
-    def summary(self):
+    def summary(self) -> dict[str, Scalar]:
         return {}
 
 

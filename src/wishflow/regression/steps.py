@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax.numpy as jnp
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree, Scalar
 
 from ..numerics.platform import unrolls
-from ..training.steps import AbstractSteps, next_rows, shuffled
+from ..training.steps import AbstractSteps, Loss, next_rows, shuffled
 from .batches import Batch
 from .flow import FlowModel
 from .objectives import negative_bound
@@ -19,16 +21,16 @@ class RowSteps(AbstractSteps):
 
     batch_size: int
 
-    def shuffle(self, key, data: Batch):
+    def shuffle(self, key: PRNGKeyArray, data: Batch) -> PyTree:
         return shuffled(key, data.weights)
 
-    def batch(self, data: Batch, order, i):
+    def batch(self, data: Batch, order: PyTree, i: Int[Array, ""]) -> PyTree:
         return next_rows(data, order, i, self.batch_size)
 
-    def has_loops(self, model, data):
+    def has_loops(self, model: Any, data: PyTree) -> bool:
         return isinstance(model, FlowModel) and not unrolls(model.n_steps)
 
-    def loss(self, model, batch: Batch, key, kl_weight):
+    def loss(self, model: Any, batch: Batch, key: PRNGKeyArray, kl_weight: Scalar) -> Loss:
         return negative_bound(
             model,
             batch,

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from .. import kernels
 from ..inducing import InducingBasis, for_prediction
-from ..numerics.devices import on_device
+from ..numerics.devices import AnyArray, on_device
 from ..numerics.parameters import Positive, Scaled, zeros
 from ..wishart import Field, GPDrift, GPNoise, PreparedField, WhiteNoise, start_noise
 from ..wishart.specs import Wishart
@@ -55,9 +55,9 @@ class DynamicsModel(eqx.Module):
 class Start(eqx.Module):
     """Where training starts: the ridge regression of the increments and the covariance rate of its residuals."""
 
-    weights: Float[Array, "D K"]
-    constant: Float[Array, " D"]
-    covariance: Float[Array, "D D"]
+    weights: Float[AnyArray, "D K"]
+    constant: Float[AnyArray, " D"]
+    covariance: Float[AnyArray, "D D"]
 
 
 def build(spec: DynamicsSpec, layout: Layout, start: Start, Z: object, key: PRNGKeyArray) -> DynamicsModel:
@@ -77,7 +77,9 @@ def build(spec: DynamicsSpec, layout: Layout, start: Start, Z: object, key: PRNG
     return DynamicsModel(Field(basis, linear, gp, noise, white, layout, tail_dof))
 
 
-def _white(spec, basis, layout, covariance, explained) -> WhiteNoise:
+def _white(
+    spec: DynamicsSpec, basis: InducingBasis, layout: Layout, covariance: np.ndarray, explained: np.ndarray
+) -> WhiteNoise:
     """Λ = max(diag(Q − LLᵀ), 1e-3 diag Q)."""
     base = Positive.of(np.maximum(np.diagonal(covariance - explained), 1e-3 * np.diagonal(covariance)))
     if spec.white_noise == "constant":
@@ -105,7 +107,7 @@ def simulate(
     """
     layout, field = field.layout, for_prediction(field, history.shape[0] * h.shape[0])
 
-    def tick(history, inputs):
+    def tick(history: Array, inputs: tuple[Array, Array, Array]) -> tuple[Array, Array]:
         k, h, u = inputs
         X = layout.row(history, jnp.broadcast_to(u, (history.shape[0], len(u))))
         here = field.at(X)

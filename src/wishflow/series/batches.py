@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -53,7 +55,10 @@ def series_batch(transitions: Transitions | None, windows: Windows | None) -> Se
     return SeriesBatch(_padded(TransitionBatch, transitions), _padded(WindowBatch, windows))
 
 
-def _padded(kind, items):
+Padded = TypeVar("Padded", TransitionBatch, WindowBatch)
+
+
+def _padded(kind: type[Padded], items: Transitions | Windows | None) -> Padded | None:
     if items is None or not len(items):
         return None
     n = len(items)

@@ -38,12 +38,13 @@ def n_joint(layout: Layout) -> int:
 class Belief(eqx.Module):
     """N(m, P) over histories; P is zero on coordinates that were just observed.
 
-    `covariance` is that of the newest r rows, `older` are those of each of the rows before them (None: there are none).
+    `covariance` is that of the newest r rows, `older` are those of each of the p − r rows before them (None: there are
+    none).
     """
 
     mean: Float[Array, "N pD"]
     covariance: Float[Array, "N rD rD"]
-    older: Float[Array, "N p-r D D"] | None = None
+    older: Float[Array, "N older D D"] | None = None
 
     @classmethod
     def start(cls, values: Float[Array, "N pD"], variance: Float[Array, "N pD"], layout: Layout) -> Belief:
@@ -91,7 +92,7 @@ def predict(
     mean = layout.shift(belief.mean, belief.mean[:, :D] + h[:, None] * here.drift)
     moved = _moved(belief.covariance, GP, carried + length * here.mean_covariance(), layout)
 
-    def drawn(k):
+    def drawn(k: PRNGKeyArray) -> Float[Array, "B D D"]:
         F = here.factor(k)
         noise = F @ jnp.swapaxes(F, -1, -2) + here.white[..., None] * jnp.eye(D, dtype=X.dtype)
         return carried + length * noise
@@ -114,7 +115,7 @@ def drift_jacobian(field: PreparedField, X: Float[Array, "N K"]) -> Float[Array,
     if coefficients is None:
         return jacobian
 
-    def gp_part(row):
+    def gp_part(row: Float[Array, " K"]) -> Float[Array, " D"]:
         return (field.basis.kernel.matrix(row[None]) @ coefficients)[0]
 
     slope = jax.vmap(jax.jacfwd(gp_part))(layout.kernel_inputs(X))[..., :D]
@@ -139,7 +140,7 @@ def _by_age(slopes: Float[Array, "N D lD"], layout: Layout) -> tuple[Float[Array
     return near, {lag: slope for lag, slope in by_lag.items() if lag > r}
 
 
-def _aged(belief: Belief, layout: Layout) -> Float[Array, "N p-r D D"] | None:
+def _aged(belief: Belief, layout: Layout) -> Float[Array, "N older D D"] | None:
     """The covariances of older rows a step later: the oldest is forgotten, the last of the joint rows joins them."""
     if belief.older is None:
         return None
@@ -200,7 +201,7 @@ def run(
 ) -> tuple[Belief, tuple[Float[Array, "T N lD"], Float[Array, "T S N"]]]:
     """The belief after all ticks; after each its mean of (x, lags), and the log densities of what was seen there."""
 
-    def tick(belief, inputs):
+    def tick(belief: Belief, inputs: tuple[Array, ...]) -> tuple[Belief, tuple[Array, Array]]:
         k, h, u, y, seen = inputs
         predicted = predict(k, field, belief, h, u, n_samples)
         belief = update(predicted.belief, y, seen)

@@ -9,11 +9,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, Scalar
 
 from .. import kernels
 from ..inducing import ConditionedGP, InducingBasis, SparseGP
-from ..numerics.devices import on_device
+from ..numerics.devices import AnyArray, on_device
 from ..numerics.parameters import Positive, zeros
 from ..wishart import Field, FieldValues
 from .autoregressive import FIELD_JITTER, Start
@@ -35,7 +35,7 @@ class Encoder(eqx.Module):
     scale_weights: Float[Array, "D E"]
     log_scale: Float[Array, " D"]
 
-    def __call__(self, rows: Float[Array, "B E/2"], is_known: Float[Array, "B E/2"]) -> tuple[Array, Array]:
+    def __call__(self, rows: Float[Array, "B half"], is_known: Bool[Array, "B half"]) -> tuple[Array, Array]:
         """Mean and standard deviation of x_0, (B, D) each."""
         inputs = jnp.concatenate([rows, is_known.astype(rows.dtype)], axis=-1)
         mean = inputs @ self.weights.T + self.constant
@@ -126,9 +126,9 @@ class LatentStart(eqx.Module):
     """Where training starts: the field's start, x as a projection of the first rows, and the readout's residuals."""
 
     field: Start
-    projection: Float[Array, "D R"]
-    weights: Float[Array, "P D"]
-    white: Float[Array, " P"]
+    projection: Float[AnyArray, "D R"]
+    weights: Float[AnyArray, "P D"]
+    white: Float[AnyArray, " P"]
 
 
 def build(spec: DynamicsSpec, layout: Layout, start: LatentStart, Z: object, key: PRNGKeyArray) -> LatentModel:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Scalar
 
 from ..numerics.linalg import low_rank_log_density
@@ -22,7 +23,7 @@ def negative_filter_bound(
     *,
     kl_weight: Scalar | float = 1.0,
     n_samples: int = 1,
-    dtype: jnp.dtype | None = None,
+    dtype: DTypeLike | None = None,
     average: str = "density",
 ) -> tuple[Scalar, dict[str, Scalar]]:
     """−(Σ log p̂(window) − penalties) with the estimate of the guided particle filter, `n_samples` particles.
@@ -35,7 +36,7 @@ def negative_filter_bound(
     assert windows is not None
     prepared = particles.PreparedLatent.of(model)
 
-    def one(key, h, u, y, is_seen):
+    def one(key: PRNGKeyArray, h: Array, u: Array, y: Array, is_seen: Array) -> Scalar:
         return jnp.sum(particles.run(key, prepared, h, u, y, is_seen, n_samples, len(windows.h))[1][1])
 
     keys = jax.random.split(key, windows.h.shape[0])
@@ -52,7 +53,7 @@ def negative_encoder_bound(
     *,
     kl_weight: Scalar | float = 1.0,
     n_samples: int = 1,
-    dtype: jnp.dtype | None = None,
+    dtype: DTypeLike | None = None,
     average: str = "log",
 ) -> tuple[Scalar, dict[str, Scalar]]:
     """−(Σ_t E log p(y_t | x_t) − KL(q(x_0) ‖ N(0, I)) − penalties): a window is encoded, simulated and scored.
@@ -62,16 +63,16 @@ def negative_encoder_bound(
     """
     windows = batch.windows
     assert windows is not None
-    field, readout = model.field.prepare(dtype), model.readout.prepare()
+    field, readout = model.field.in_parts(dtype), model.readout.prepare()
     layout, exact = model.layout, windows.y.dtype
     mean, sd = model.encoder(windows.start, windows.variance == 0.0)
 
-    def path(key):
+    def path(key: PRNGKeyArray) -> tuple[Float[Array, " N"], Float[Array, " N"]]:
         k_start, k_path = jax.random.split(key)
         epsilon = jax.random.normal(k_start, mean.shape, exact)
         start = mean + sd * epsilon
 
-        def tick(x, inputs):
+        def tick(x: Array, inputs: tuple[Array, ...]) -> tuple[Array, Array]:
             k, h, u, y, seen, u_there = inputs
             k_step, k_score = jax.random.split(k)
             here = field.at(layout.row(x, u).astype(field.basis.dtype))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Scalar
 
+from ..numerics.devices import AnyArray
 from ..wishart import AbstractLayout
 from .specs import chosen_lags, memory_of, run_of
 
@@ -47,7 +48,7 @@ class Layout(AbstractLayout):
         """Numbers that the kernel sees, and the noise."""
         return self.dim + self.n_covariates - self.n_linear
 
-    def kernel_inputs(self, X, t=0.0):
+    def kernel_inputs(self, X: Float[Array, "N K"], t: Scalar | float = 0.0) -> Float[Array, "N n_kernel_inputs"]:
         """(x, u), but for those u that are for the linear drift alone; time of day or year is a covariate."""
         del t
         if len(self.lags) == 1:
@@ -55,7 +56,7 @@ class Layout(AbstractLayout):
         covariates = X[:, self.n_lagged : self.n_lagged + self.n_covariates - self.n_linear]
         return jnp.concatenate([X[:, : self.dim], covariates], axis=-1)
 
-    def chosen(self, history: Float[Array, "N pD"]) -> Float[Array, "N lD"]:
+    def chosen(self, history: Float[AnyArray, "N pD"]) -> Float[AnyArray, "N lD"]:
         """The rows of a history at the lags."""
         if self.n_run == self.memory:
             return history
@@ -66,7 +67,7 @@ class Layout(AbstractLayout):
         return slice((lag - 1) * self.dim, lag * self.dim)
 
     def row(self, history: Float[Array, "N pD"], u: Float[Array, "N U"]) -> Float[Array, "N K"]:
-        chosen = self.chosen(history)
+        chosen = jnp.asarray(self.chosen(history))
         return jnp.concatenate([chosen, u], axis=-1) if self.n_covariates else chosen
 
     def shift(self, history: Float[Array, "N pD"], x: Float[Array, "N D"]) -> Float[Array, "N pD"]:

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..numerics.devices import AnyArray
+
 # How far a step of the optimiser moves a weight of the linear drift, against other parameters. Model files hold weights
 # in units of these steps: a change of one of the three numbers is a change of `files.FORMAT_VERSION`.
 LINEAR_STEP = 0.03
@@ -39,18 +41,18 @@ class LinearDrift(eqx.Module):
     n_lags: int = eqx.field(static=True, default=1)
 
     @classmethod
-    def of(cls, weights: Float[Array, "D K"], constant: Float[Array, " D"], n_lags: int = 1) -> LinearDrift:
+    def of(cls, weights: Float[AnyArray, "D K"], constant: Float[AnyArray, " D"], n_lags: int = 1) -> LinearDrift:
         weights = jnp.asarray(weights)
         return cls(weights / _linear_steps(weights, n_lags), jnp.asarray(constant), n_lags)
 
     @property
-    def weights(self) -> Float[Array, "D K"]:
+    def weights(self) -> Float[AnyArray, "D K"]:
         return self.units * _linear_steps(self.units, self.n_lags)
 
     def __call__(self, X: Float[Array, "N K"]) -> Float[Array, "N D"]:
         return X @ self.weights.T.astype(X.dtype) + self.constant.astype(X.dtype)
 
 
-def _linear_steps(weights: Float[Array, "D K"], n_lags: int) -> Float[np.ndarray, "D K"]:
+def _linear_steps(weights: Float[AnyArray, "D K"], n_lags: int) -> Float[np.ndarray, "D K"]:
     dim, n_inputs = weights.shape
     return LINEAR_STEP / np.sqrt(lag_penalty(dim, n_lags, n_inputs))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from ..numerics.linalg import low_rank_log_density
 from ..training.bounds import over_paths, weighted
+from ..wishart import FieldValues, PreparedField
 from ..wishart.solver import scan_steps
 from . import gaussian_filter as filtering
 from .autoregressive import DynamicsModel
 from .batches import SeriesBatch, TransitionBatch, WindowBatch
+
+Carry = tuple[Array, FieldValues]
 
 
 def negative_transition_bound(
@@ -21,7 +25,7 @@ def negative_transition_bound(
     *,
     kl_weight: Scalar | float = 1.0,
     n_samples: int = 1,
-    dtype: jnp.dtype | None = None,
+    dtype: DTypeLike | None = None,
     average: str = "log",
 ) -> tuple[Scalar, dict[str, Scalar]]:
     """−(Σ_i E_J log N(y_{i+1}; y_i + hμ, h(LJJᵀLᵀ + Λ)) − penalties) and its parts: an exact bound in J.
@@ -33,10 +37,10 @@ def negative_transition_bound(
     k_steps, k_windows = jax.random.split(key)
     parts = {"fit": jnp.zeros((), kernel_dtype(model)), **model.field.kl()}
     if batch.transitions is not None:
-        field = model.field.prepare(dtype)
+        field = model.field.in_parts(dtype)
         parts["fit"] += _transition_fit(field, batch.transitions, k_steps, n_samples, average)
     if batch.windows is not None:
-        parts["fit"] += _window_fit(model.field.prepare(), batch.windows, k_windows, n_samples, average)
+        parts["fit"] += _window_fit(model.field.in_parts(), batch.windows, k_windows, n_samples, average)
     return -weighted(parts, kl_weight), parts
 
 
@@ -44,7 +48,9 @@ def kernel_dtype(model: DynamicsModel) -> jnp.dtype:
     return model.field.basis.Z.dtype
 
 
-def _transition_fit(field, batch: TransitionBatch, key, n_samples: int, average: str) -> Scalar:
+def _transition_fit(
+    field: PreparedField, batch: TransitionBatch, key: PRNGKeyArray, n_samples: int, average: str
+) -> Scalar:
     exact = batch.increment.dtype  # factorisations of the covariance are not for 32 bits
     here = field.at(batch.X.astype(field.basis.dtype))
     h = batch.h[:, None]
@@ -52,7 +58,7 @@ def _transition_fit(field, batch: TransitionBatch, key, n_samples: int, average:
     white = h * here.white.astype(exact)
     tail_dof = None if here.tail_dof is None else here.tail_dof.astype(exact)
 
-    def one(k):
+    def one(k: PRNGKeyArray) -> Float[Array, " B"]:
         F = jnp.sqrt(h)[..., None] * here.factor(k).astype(exact)
         return low_rank_log_density(residual, F, white, tail_dof)
 
@@ -61,7 +67,7 @@ def _transition_fit(field, batch: TransitionBatch, key, n_samples: int, average:
     return batch.n_data / jnp.sum(batch.weights) * jnp.sum(batch.weights * by_row)
 
 
-def ticks_first(batch: WindowBatch):
+def ticks_first(batch: WindowBatch) -> tuple[Array, ...]:
     return tuple(jnp.swapaxes(x, 0, 1) for x in (batch.h, batch.u, batch.y, batch.is_seen))
 
 
@@ -74,7 +80,7 @@ def covariates_there(h: Float[Array, "T B"], u: Float[Array, "T B U"]) -> Float[
     return jnp.where(h_next[..., None] > 0, u_next, u)
 
 
-def _window_fit(field, batch: WindowBatch, key, n_samples: int, average: str) -> Scalar:
+def _window_fit(field: PreparedField, batch: WindowBatch, key: PRNGKeyArray, n_samples: int, average: str) -> Scalar:
     """Draws of J are averaged tick by tick."""
     belief = filtering.Belief.start(batch.start, batch.variance, field.layout)
     h, u, y, is_seen = ticks_first(batch)
@@ -91,7 +97,7 @@ def negative_rollout_bound(
     *,
     kl_weight: Scalar | float = 1.0,
     n_samples: int = 1,
-    dtype: jnp.dtype | None = None,
+    dtype: DTypeLike | None = None,
     average: str = "log",
 ) -> tuple[Scalar, dict[str, Scalar]]:
     """The paper's objective: simulate freely from the first row of a window, score every row with N(x_t, Σ(x_t) + Λ).
@@ -101,15 +107,15 @@ def negative_rollout_bound(
     """
     windows = batch.windows
     assert windows is not None
-    field = model.field.prepare(dtype)
+    field = model.field.in_parts(dtype)
     layout, exact = model.layout, windows.y.dtype
 
-    def at(history, u):
+    def at(history: Array, u: Array) -> FieldValues:
         return field.at(layout.row(history, u).astype(field.basis.dtype))
 
-    def path(key, windows):
+    def path(key: PRNGKeyArray, windows: WindowBatch) -> Float[Array, " N"]:
         # The field at x_t scores row t and takes the step to t + 1: T + 1 evaluations for T ticks.
-        def tick(carry, inputs):
+        def tick(carry: Carry, inputs: tuple[Array, ...]) -> tuple[Carry, Array]:
             history, here = carry
             k, h, u_there, y, seen, scored = inputs
             k_step, k_score = jax.random.split(k)

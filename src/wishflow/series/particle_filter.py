@@ -11,6 +11,7 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Scalar
 
 from ..numerics.linalg import dense_log_density, log_det, low_rank_log_density, small_whitener
@@ -27,7 +28,7 @@ class PreparedLatent(eqx.Module):
 
     @classmethod
     def of(cls, model: LatentModel) -> PreparedLatent:
-        return cls(model.field.prepare(), model.readout.prepare())
+        return cls(model.field.in_parts(), model.readout.prepare())
 
 
 class Move(eqx.Module):
@@ -37,7 +38,7 @@ class Move(eqx.Module):
     covariance: Float[Array, "S D D"]
 
 
-def prior(n_particles: int, dim: int, dtype: jnp.dtype) -> Move:
+def prior(n_particles: int, dim: int, dtype: DTypeLike) -> Move:
     """p(x_0) = N(0, I)."""
     identity = jnp.broadcast_to(jnp.eye(dim, dtype=dtype), (n_particles, dim, dim))
     return Move(jnp.zeros((n_particles, dim), dtype), identity)
@@ -138,7 +139,7 @@ def run(
     keys = jax.random.split(key, len(h))
     first, first_score = step(keys[0], model, prior(n_particles, dim, y.dtype), u[0], y[0], is_seen[0])
 
-    def tick(x, inputs):
+    def tick(x: Array, inputs: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
         k, h, u, y, seen = inputs
         k_move, k_step = jax.random.split(k)
         move = euler(k_move, model.field, x, jnp.where(h > 0, h, 1.0), u)
@@ -159,7 +160,7 @@ def simulate(
 ) -> tuple[Float[Array, "T S P"], Float[Array, "T S D"]]:
     """Draws of y at every tick, and the states before each."""
 
-    def tick(x, inputs):
+    def tick(x: Array, inputs: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, Array]]:
         k, h, u = inputs
         k_step, k_read, k_noise, k_white = jax.random.split(k, 4)
         here = model.field.at(_rows(model.field, x, u))

@@ -7,9 +7,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree, Scalar
 
 from ..numerics.platform import unrolls
-from ..training.steps import AbstractSteps, next_rows, shuffled
+from ..training.steps import AbstractSteps, Loss, next_rows, shuffled
 from .batches import SeriesBatch, TransitionBatch, WindowBatch
 from .latent_objectives import negative_encoder_bound, negative_filter_bound
 from .objectives import negative_rollout_bound, negative_transition_bound
@@ -32,12 +33,12 @@ class SeriesSteps(AbstractSteps):
     objective: str
     is_latent: bool
 
-    def shuffle(self, key, data: SeriesBatch):
+    def shuffle(self, key: PRNGKeyArray, data: SeriesBatch) -> PyTree:
         parts = (data.transitions, data.windows)
         keys = jax.random.split(key)
         return tuple(None if p is None else shuffled(k, p.weights) for p, k in zip(parts, keys, strict=True))
 
-    def batch(self, data: SeriesBatch, order, i):
+    def batch(self, data: SeriesBatch, order: PyTree, i: Int[Array, ""]) -> PyTree:
         transitions: TransitionBatch | None = data.transitions
         windows: WindowBatch | None = data.windows
         if transitions is not None:
@@ -46,10 +47,10 @@ class SeriesSteps(AbstractSteps):
             windows = next_rows(windows, order[1], i, self.n_windows)
         return SeriesBatch(transitions, windows)
 
-    def has_loops(self, model, data: SeriesBatch):
+    def has_loops(self, model: Any, data: SeriesBatch) -> bool:
         return data.windows is not None and not unrolls(data.windows.h.shape[-1])
 
-    def loss(self, model, batch: SeriesBatch, key, kl_weight):
+    def loss(self, model: Any, batch: SeriesBatch, key: PRNGKeyArray, kl_weight: Scalar) -> Loss:
         value, parts = BOUNDS[self.objective, self.is_latent](
             model,
             batch,

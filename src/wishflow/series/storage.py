@@ -205,9 +205,9 @@ def _model(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.ndarray
     n_covariates = next(iter(forecaster.tails_.values())).covariates.shape[1]
     layout = Layout(dim, chosen_lags(forecaster.spec_.lags), n_covariates, forecaster.units_.n_linear)
     with computing():
-        start: Any = Start(np.zeros((dim, layout.n_lagged + n_covariates)), np.zeros(dim), np.eye(dim))  # type: ignore[arg-type]
+        start: Any = Start(np.zeros((dim, layout.n_lagged + n_covariates)), np.zeros(dim), np.eye(dim))
         if latent is not None:
-            start = LatentStart(start, np.zeros((dim, 0)), np.zeros((n_columns, dim)), np.ones(n_columns))  # type: ignore[arg-type]
+            start = LatentStart(start, np.zeros((dim, 0)), np.zeros((n_columns, dim)), np.ones(n_columns))
         Z = np.zeros((header["n_inducing"], layout.n_kernel_inputs))
         template = model_builder(forecaster.spec_)(forecaster.spec_, layout, start, Z, jax.random.key(0))
         template = jax.tree.map(np.asarray, template)

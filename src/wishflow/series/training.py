@@ -30,15 +30,18 @@ LATENT_SHARE = 16
 
 @dataclasses.dataclass(frozen=True)
 class SeriesProblem:
-    """A time series to train on: the items it is scored on, where training starts, and the inducing points."""
+    """A time series to train on: the items it is scored on, where training starts, and the inducing points.
+
+    Where a `model` is given, training starts from it: neither a start nor inducing points are needed.
+    """
 
     spec: DynamicsSpec
     training: TrainingSpec
     layout: Layout
     transitions: Transitions | None
     windows: Windows
-    start: Start | LatentStart
-    Z: np.ndarray
+    start: Start | LatentStart | None
+    Z: np.ndarray | None
     seed: int
     learning_rate: float | Callable | None = None
     model: Any = None

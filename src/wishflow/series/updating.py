@@ -212,11 +212,9 @@ def train_further(
         decay=1.0,
     )
     rate = None if schedule is None else (lambda position: RATE * schedule(position))
-    # Where a model is given, neither a start nor inducing points are needed.
-    start: Any = None
     items = scored_items(ticks, spec) if ticks else None
     problem = (
-        None if items is None else SeriesProblem(spec, shorter, model.layout, *items, start, start, seed, rate, model)
+        None if items is None else SeriesProblem(spec, shorter, model.layout, *items, None, None, seed, rate, model)
     )
     if problem is None or not problem.n_items:
         status = "the update left the parameters as they were: no two of its rows follow each other closely enough"

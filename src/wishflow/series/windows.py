@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -84,7 +86,7 @@ class Windows:
         return len(self.h)
 
 
-def n_substeps(gap: float | Float[np.ndarray, "*n"], step: float) -> Int[np.ndarray, "*n"]:
+def n_substeps(gap: float | Float[np.ndarray, "*n"], step: float) -> Int[np.ndarray, "*n"] | np.int64:
     """⌈Δ/δ⌉: the number of equal steps a gap is cut into, in training, scoring and forecasting alike."""
     return np.maximum(1, np.ceil(np.asarray(gap) / step - SLACK)).astype(int)
 
@@ -211,7 +213,10 @@ def _row_distances(ticks: list[Ticks]) -> tuple[int, int]:
     return (int(joined.min()), int(joined.max())) if len(joined) else (1, 1)
 
 
-def _join(kind, parts):
+Part = TypeVar("Part", Transitions, Windows)
+
+
+def _join(kind: type[Part], parts: Sequence[Part]) -> Part:
     fields = [field.name for field in dataclasses.fields(kind)]
     return kind(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
 

@@ -33,7 +33,7 @@ def state_dim(value: Any, n_inputs: int) -> int:
 
 def lags(value: Any) -> int | tuple[int, ...]:
     """A number p for the lags 1, …, p, or increasing lags that begin with 1; 1, …, p themselves become p."""
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= 1:
+    if not isinstance(value, bool) and isinstance(value, numbers.Integral) and int(value) >= 1:
         return int(value)
     is_sequence = isinstance(value, Iterable) and not isinstance(value, str | bytes | dict | set)
     is_sequence = is_sequence and getattr(value, "ndim", 1) == 1
@@ -110,7 +110,7 @@ def share_or_none(name: str, value: Any) -> float | None:
     """A number of at least 0; None for no limit."""
     if value is None:
         return None
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    is_number = not isinstance(value, bool) and isinstance(value, numbers.Real)
     if not is_number or not 0.0 <= float(value) < np.inf:
         raise OptionError(f"{name}={value!r} given; expected a number of at least 0, or None for no limit.")
     return float(value)
@@ -137,7 +137,7 @@ def fixed_seed(value: Any) -> int:
 
 def any_seed(value: Any) -> int:
     """A seed from a whole number as it is, from a generator by a draw, from None by a draw of NumPy's own generator."""
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool) and 0 <= int(value) < 2**32:
+    if not isinstance(value, bool) and isinstance(value, numbers.Integral) and 0 <= int(value) < 2**32:
         return int(value)
     if value is not None and not isinstance(value, np.random.RandomState):
         raise OptionError(
@@ -158,4 +158,4 @@ def levels(name: str, values: Any) -> np.ndarray:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+    return not isinstance(value, bool) and isinstance(value, numbers.Real) and math.isfinite(value)

@@ -9,7 +9,6 @@ from ..errors import OptionError
 from .base import Spec
 
 S = TypeVar("S", bound=type[Spec])
-P = TypeVar("P")
 
 # Names of the package's own specs: a user's spec may not take one before the package has imported its own.
 RESERVED = {
@@ -79,7 +78,7 @@ def builder_of(spec: Spec) -> Callable[..., Any]:
     return found
 
 
-def checked_part(spec: Spec, found: Any, expected: type[P]) -> P:
+def checked_part(spec: Spec, found: Any, expected: type) -> Any:
     """What a builder has returned, if it is of the kind that is needed."""
     if not isinstance(found, expected):
         raise OptionError(

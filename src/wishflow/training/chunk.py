@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 from ..inducing.natural import damped_step
 from ..numerics.devices import compiled, on_device
 from .bounds import bound_of
-from .steps import AbstractSteps
+from .steps import AbstractSteps, Loss
 
 CHUNK = 500
 OPTIMISER = optax.scale_by_adam()
@@ -105,7 +105,7 @@ def step(
     key, k_step = jax.random.split(state.key)
     parameters, fixed = eqx.partition(state.model, trainable(state.model, steps))
 
-    def loss(parameters):
+    def loss(parameters: PyTree) -> Loss:
         return steps.loss(eqx.combine(parameters, fixed), batch, k_step, kl_weight)
 
     vectors, unpack = packed(parameters)
@@ -134,11 +134,11 @@ def run_steps(
 
     # Under `jit` a step is traced once, for its shapes and for the loop, where both see the same types.
     @jax.jit
-    def one(state, i):
+    def one(state: TrainState, i: Int[Array, ""]) -> tuple[TrainState, dict[str, Scalar]]:
         batch = steps.batch(data, order, i)
         return step(state, batch, rates.adam[i], rates.natural[i], rates.kl_weight[i], steps)
 
-    def body(i, carry):
+    def body(i: Int[Array, ""], carry: tuple[TrainState, Array]) -> tuple[TrainState, Array]:
         state, records = carry
         state, report = one(state, jnp.asarray(i, int))
         row = jnp.stack([report[name] for name in names])
@@ -158,13 +158,17 @@ def has_no_path_in_a_loop(
 
 
 @functools.partial(compiled, side_by_side=has_no_path_in_a_loop)
-def train_chunk(state, data, rates, n, steps):
+def train_chunk(
+    state: TrainState, data: PyTree, rates: Rates, n: Int[Array, ""], steps: AbstractSteps
+) -> tuple[TrainState, dict[str, Float[Array, " chunk"]]]:
     """`run_steps` for one model, compiled."""
     return run_steps(state, data, rates, n, steps)
 
 
 @functools.partial(compiled, side_by_side=has_no_path_in_a_loop)
-def train_chunk_many(states, data, rates, n, steps):
+def train_chunk_many(
+    states: TrainState, data: PyTree, rates: Rates, n: Int[Array, ""], steps: AbstractSteps
+) -> tuple[TrainState, dict[str, Float[Array, "R chunk"]]]:
     """`run_steps` for many models of equal shape in one program (accelerators; on the CPU batched factorisations can
     hang).
     """

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int, PyTree
+from jaxtyping import Float, Int, PyTree, Real
 
 from .journal import Journal
 from .specs import TrainingSpec
@@ -93,7 +93,7 @@ class Items:
     """What a phase of stochastic steps goes through: data (stacked), the number of rows of each model, its seed."""
 
     data: PyTree
-    n_rows: Float[np.ndarray, " K"]
+    n_rows: Real[np.ndarray, " K"]
     seeds: tuple[int, ...]
 
 

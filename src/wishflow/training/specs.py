@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from ..errors import OptionError, unknown_option
 from ..inducing.specs import check_posterior
@@ -91,7 +92,7 @@ class TrainingSpec(Spec):
                 )
 
     @classmethod
-    def from_fields(cls, fields):
+    def from_fields(cls, fields: dict[str, Any]) -> Spec:
         fields = {RENAMED.get(name, name): value for name, value in fields.items() if name not in RETIRED}
         return super().from_fields(fields)
 

@@ -37,8 +37,12 @@ class AbstractHeldBack(abc.ABC):
     """Rows held back from each of K models."""
 
     @abc.abstractmethod
-    def log_densities(self, models: PyTree) -> tuple[Float[np.ndarray, " R"], ...]:
+    def log_densities(self, models: PyTree) -> tuple[Float[np.ndarray, " _rows"], ...]:
         """The log predictive density of each row, for each model."""
+
+
+# The models, the log densities of held-back rows by each of them, and the step.
+LastState = tuple[PyTree, tuple[Float[np.ndarray, " _rows"], ...], Int[np.ndarray, ""]]
 
 
 class BestState(eqx.Module):
@@ -48,10 +52,10 @@ class BestState(eqx.Module):
     """
 
     models: PyTree
-    densities: tuple[Float[np.ndarray, " R"], ...]
+    densities: tuple[Float[np.ndarray, " _rows"], ...]
     step: Int[np.ndarray, " K"]
     stale: Int[np.ndarray, " K"]
-    last: tuple[PyTree, tuple[Float[np.ndarray, " R"], ...], Int[np.ndarray, ""]]
+    last: LastState
 
     @classmethod
     def of(cls, rows: AbstractHeldBack, models: PyTree) -> BestState:
@@ -75,7 +79,9 @@ class BestState(eqx.Module):
         is_last &= [bool(np.isfinite(values).all()) for values in found]
         return self._taken(is_last, models, found, int(step), self.last)
 
-    def _taken(self, where: np.ndarray, models: PyTree, found: tuple[np.ndarray, ...], step: int, last) -> BestState:
+    def _taken(
+        self, where: np.ndarray, models: PyTree, found: tuple[np.ndarray, ...], step: int, last: LastState
+    ) -> BestState:
         return BestState(
             choose(where, models, self.models),
             tuple(new if b else old for b, new, old in zip(where, found, self.densities, strict=True)),

@@ -6,6 +6,7 @@ import abc
 
 import equinox as eqx
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from ..numerics.random import standard_normals
@@ -22,7 +23,7 @@ class FieldValues(eqx.Module):
         return None
 
     @abc.abstractmethod
-    def increment(self, key: PRNGKeyArray, dt: Scalar | float) -> Float[Array, "N D"]:
+    def increment(self, key: PRNGKeyArray, dt: Scalar | Float[Array, "N 1"] | float) -> Float[Array, "N D"]:
         """A draw of √Σ dB over a time step dt."""
 
     @abc.abstractmethod
@@ -51,10 +52,10 @@ class DrivenValues(FieldValues):
         """How many normals a step takes for each row."""
 
     @abc.abstractmethod
-    def moved(self, normals: Float[Array, "N K"], dt: Scalar | float) -> Float[Array, "N D"]:
+    def moved(self, normals: Float[Array, "N K"], dt: Scalar | Float[Array, "N 1"] | float) -> Float[Array, "N D"]:
         """√Σ dB over a time step dt, from K = `n_normals` standard normals for each row."""
 
-    def increment(self, key, dt):
+    def increment(self, key: PRNGKeyArray, dt: Scalar | Float[Array, "N 1"] | float) -> Float[Array, "N D"]:
         # One call for all the noise of a step: each call of the generator is a program part of its own to compile.
         shape = (self.drift.shape[0], self.n_normals)
         return self.moved(standard_normals(key, shape, self.drift.dtype), dt)
@@ -79,7 +80,7 @@ class AbstractField(eqx.Module):
     """Drift and diffusion."""
 
     @abc.abstractmethod
-    def prepare(self, dtype: jnp.dtype | None = None) -> AbstractPreparedField:
+    def prepare(self, dtype: DTypeLike | None = None) -> AbstractPreparedField:
         """Factorise Kzz once; marginal sampling: the diffusion is drawn afresh at each step."""
 
     @abc.abstractmethod
@@ -92,7 +93,7 @@ class AbstractField(eqx.Module):
     def summary(self) -> dict[str, Scalar]:
         """Numbers worth watching in the history."""
 
-    def draw(self, key: PRNGKeyArray, dtype: jnp.dtype | None = None) -> AbstractPreparedField:
+    def draw(self, key: PRNGKeyArray, dtype: DTypeLike | None = None) -> AbstractPreparedField:
         """Draw the random part of the coefficients once (pathwise sampling): a proper random SDE.
 
         A field whose coefficients are not random is its own draw.
@@ -117,7 +118,7 @@ class StateLayout(AbstractLayout):
     dim: int = eqx.field(static=True)
     is_time_dependent: bool = eqx.field(static=True, default=False)
 
-    def kernel_inputs(self, X, t=0.0):
+    def kernel_inputs(self, X: Float[Array, "N K"], t: Scalar | float = 0.0) -> Float[Array, "N n_kernel_inputs"]:
         if not self.is_time_dependent:
             return X
         return jnp.concatenate([X, jnp.full((X.shape[0], 1), t, X.dtype)], axis=-1)

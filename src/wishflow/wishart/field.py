@@ -11,14 +11,15 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Scalar
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from ..inducing import InducingBasis, JoinedPosterior, PreparedBasis, rotated
 from ..numerics import platform
 from ..numerics.linalg import thin_product
 from ..numerics.parameters import Positive, Scaled
 from ..numerics.random import standard_normals
-from .base import AbstractField, AbstractPreparedField, DrivenValues, StateLayout, safe_sqrt
+from .base import AbstractField, AbstractPreparedField, DrivenValues, FieldValues, StateLayout, safe_sqrt
 from .noise import AbstractNoise, NoiseValues, PreparedNoise, checked_values
 from .white import WhiteNoise
 from .wishart import WishartNoise, wishart_values
@@ -55,12 +56,12 @@ class Coefficients(DrivenValues):
     tail_dof: Scalar | None = None
 
     @property
-    def n_normals(self):
+    def n_normals(self) -> int:
         """W, one normal for each row of J, and white noise where there is some."""
         dim, rank = self.scale.shape
         return self.dof + rank + (0 if self.white_variances is None else dim)
 
-    def moved(self, normals, dt):
+    def moved(self, normals: Float[Array, "N K"], dt: Scalar | Float[Array, "N 1"] | float) -> Float[Array, "N D"]:
         """√dt (L J W + Λ^½ ε) with a fresh J, by the short cut: given W ~ N(0, I_ν) the entries (J W)_r are independent
         N(Σ_v m_rv W_v, Σ_v W_v² s²_rv), so ρ normals are drawn instead of ρν; the law is the same."""
         rank = self.scale.shape[1]
@@ -81,7 +82,7 @@ class Coefficients(DrivenValues):
         drawn = mean + safe_sqrt(variance) * epsilon
         return thin_product(drawn, self.scale.T) if platform.joins_products() else drawn @ self.scale.T
 
-    def increment(self, key, dt):
+    def increment(self, key: PRNGKeyArray, dt: Scalar | Float[Array, "N 1"] | float) -> Float[Array, "N D"]:
         """`moved`, scaled by √((κ − 2)/χ²_κ) where there is a κ."""
         if self.tail_dof is not None:
             key, k_tails = jax.random.split(key)
@@ -90,17 +91,17 @@ class Coefficients(DrivenValues):
             dt = dt * (self.tail_dof - 2.0) / chi_squared
         return super().increment(key, dt)
 
-    def factor(self, key):
+    def factor(self, key: PRNGKeyArray) -> Float[Array, "N D nu"]:
         """L J with J drawn entry by entry: the long way."""
         n, rank, _ = self.means.shape
         epsilon = standard_normals(key, (n, rank, self.dof), self.drift.dtype)
         return jnp.einsum("dr,nrv->ndv", self.scale, self.means + safe_sqrt(self.variances) * epsilon)
 
     @property
-    def white(self):
+    def white(self) -> Float[Array, "N D"]:
         return jnp.zeros_like(self.drift) if self.white_variances is None else self.white_variances
 
-    def mean_covariance(self):
+    def mean_covariance(self) -> Float[Array, "N D D"]:
         """Σ̄ = L (M Mᵀ + diag_r Σ_v s²_rv) Lᵀ + Λ with M_rv = m_rv(x)."""
         shape = (*self.means.shape[:2], self.dof)
         M, s2 = jnp.broadcast_to(self.means, shape), jnp.broadcast_to(self.variances, shape)
@@ -124,15 +125,18 @@ class Field(AbstractField):
     layout: Any
     tail_dof: Scaled | None = None
 
-    def prepare(self, dtype=None):
+    def prepare(self, dtype: DTypeLike | None = None) -> PreparedField | JoinedField:
         dtype = self.basis.Z.dtype if dtype is None else dtype
-        if self._is_joined():
-            return self._joined(dtype)
+        return self._joined(dtype) if self._is_joined() else self.in_parts(dtype)
+
+    def in_parts(self, dtype: DTypeLike | None = None) -> PreparedField:
+        """`prepare` with drift and noise apart, as it is for series on every device."""
+        dtype = self.basis.Z.dtype if dtype is None else dtype
         Q = None if self.noise is None else self.noise.rotation()
         noise = None if self.noise is None else self.noise.prepare(dtype, Q)
         return self._prepared(self.basis.prepare(dtype, Q), noise, Q)
 
-    def draw(self, key, dtype=None):
+    def draw(self, key: PRNGKeyArray, dtype: DTypeLike | None = None) -> PreparedField | JoinedField:
         if self.noise is None:
             return self.prepare(dtype)
         basis = self.basis.prepare(dtype)
@@ -155,7 +159,7 @@ class Field(AbstractField):
         is_wishart = isinstance(self.noise, WishartNoise) and isinstance(self.noise.posterior, JoinedPosterior.KINDS)
         return platform.joins_products() and is_flow and is_wishart
 
-    def _joined(self, dtype: jnp.dtype) -> JoinedField:
+    def _joined(self, dtype: DTypeLike) -> JoinedField:
         noise, gp = self.noise, self.gp
         assert isinstance(noise, WishartNoise) and gp is not None
         return JoinedField(
@@ -167,14 +171,14 @@ class Field(AbstractField):
             dof=noise.dof,
         )
 
-    def kl(self):
+    def kl(self) -> dict[str, Scalar]:
         parts: dict[str, Scalar] = {}
         for part in (self.gp, self.noise, self.white):
             for name, value in ({} if part is None else part.kl()).items():
                 parts[name] = parts[name] + value if name in parts else value
         return parts
 
-    def summary(self):
+    def summary(self) -> dict[str, Scalar]:
         found = {} if self.gp is None else {"drift_norm": jnp.linalg.norm(self.gp.mean)}
         found |= {} if self.noise is None else self.noise.summary()
         return found if self.tail_dof is None else {**found, "tail_dof": self.tail_dof.value}
@@ -211,14 +215,14 @@ class PreparedField(AbstractPreparedParts):
     noise: PreparedNoise | None
 
     @property
-    def n_normals(self):
+    def n_normals(self) -> int | None:
         n = 0 if self.noise is None else self.noise.n_normals
         if n is None or self.tail_dof is not None:
             return None
         has_diagonal = self.white is not None or (self.noise is not None and self.noise.has_diagonal)
         return n + self.layout.dim * has_diagonal
 
-    def at(self, X, t=0.0):
+    def at(self, X: Float[Array, "N K"], t: Scalar | float = 0.0) -> FieldValues:
         inputs = self.layout.kernel_inputs(X, t)
         a = self.basis.project(inputs)
         drift = jnp.zeros((X.shape[0], self.layout.dim), X.dtype) if self.linear is None else self.linear(X)
@@ -239,10 +243,10 @@ class JoinedField(AbstractPreparedParts):
     dof: int = eqx.field(static=True)
 
     @property
-    def n_normals(self):
+    def n_normals(self) -> int | None:
         return self.dof + self.scale.shape[1] + (0 if self.white is None else self.layout.dim)
 
-    def at(self, X, t=0.0):
+    def at(self, X: Float[Array, "N K"], t: Scalar | float = 0.0) -> FieldValues:
         inputs = self.layout.kernel_inputs(X, t)
         drift, means, variances = self.joined.moments(inputs)
         white = None if self.white is None else self.white.at(inputs, inputs[:, :0])

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from .base import AbstractField, AbstractPreparedField, FieldValues
 
@@ -22,20 +23,20 @@ class GivenValues(FieldValues):
         """σ(x) dB for a given Brownian increment."""
         return jnp.einsum("ndv,nv->nd", self.sigma, dB)
 
-    def increment(self, key, dt):
+    def increment(self, key: PRNGKeyArray, dt: Scalar | Float[Array, "N 1"] | float) -> Float[Array, "N D"]:
         return self.driven(
             jnp.sqrt(dt) * jax.random.normal(key, (self.sigma.shape[0], self.sigma.shape[-1]), self.sigma.dtype)
         )
 
-    def factor(self, key):
+    def factor(self, key: PRNGKeyArray) -> Float[Array, "N D nu"]:
         del key
         return self.sigma
 
     @property
-    def white(self):
+    def white(self) -> Float[Array, "N D"]:
         return jnp.zeros_like(self.drift)
 
-    def mean_covariance(self):
+    def mean_covariance(self) -> Float[Array, "N D D"]:
         return self.sigma @ jnp.swapaxes(self.sigma, -1, -2)
 
 
@@ -45,15 +46,15 @@ class GivenField(AbstractField, AbstractPreparedField):
     drift: Callable = eqx.field(static=True)
     sigma: Callable = eqx.field(static=True)
 
-    def prepare(self, dtype=None):
+    def prepare(self, dtype: DTypeLike | None = None) -> GivenField:
         del dtype
         return self
 
-    def at(self, X, t=0.0):
+    def at(self, X: Float[Array, "N K"], t: Scalar | float = 0.0) -> GivenValues:
         return GivenValues(jax.vmap(lambda x: self.drift(x, t))(X), jax.vmap(lambda x: self.sigma(x, t))(X))
 
-    def kl(self):
+    def kl(self) -> dict[str, Scalar]:
         return {}
 
-    def summary(self):
+    def summary(self) -> dict[str, Scalar]:
         return {}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from ..errors import OptionError
-from ..inducing import POSTERIORS, AbstractPosterior, InducingBasis, PreparedPosterior
+from ..inducing import POSTERIORS, AbstractPosterior, InducingBasis, PreparedBasis, PreparedPosterior
 from ..numerics.parameters import Positive
 from .noise import AbstractNoise, NoiseValues, PreparedNoise
 from .specs import GPDiffusion
@@ -22,22 +23,22 @@ class GPNoise(AbstractNoise):
     posterior: AbstractPosterior
     amplitude: Positive | None = None
 
-    def kl(self):
+    def kl(self) -> dict[str, Scalar]:
         return {"kl_drift": jnp.sum(self.posterior.kl())}
 
-    def rotation(self):
+    def rotation(self) -> Float[Array, "M M"] | None:
         return self.posterior.rotation()
 
-    def draw(self, key, basis, prepared):
+    def draw(self, key: PRNGKeyArray, basis: InducingBasis, prepared: PreparedBasis) -> PreparedNoise:
         raise OptionError(
             "sampling=\"pathwise\" was asked of the 'gp' diffusion, whose Σ is a posterior variance and has no draw of "
             'its own; use sampling="marginal", or diffusion="wishart".'
         )
 
-    def summary(self):
+    def summary(self) -> dict[str, Scalar]:
         return {"drift_norm": jnp.linalg.norm(self.posterior.mean)}
 
-    def prepare(self, dtype, rotation):
+    def prepare(self, dtype: DTypeLike, rotation: Float[Array, "M M"] | None) -> PreparedNoise:
         amplitude = None if self.amplitude is None else self.amplitude.value.astype(dtype)
         return PreparedGPNoise(self.posterior.prepare(dtype, rotation), amplitude)
 
@@ -49,21 +50,21 @@ class PreparedGPNoise(PreparedNoise):
     amplitude: Float[Array, " D"] | None
 
     @property
-    def n_normals(self):
+    def n_normals(self) -> int | None:
         return 0
 
     @property
-    def has_diagonal(self):
+    def has_diagonal(self) -> bool:
         return True
 
-    def at(self, inputs, a, unexplained):
+    def at(self, inputs: Float[Array, "N K"], a: Float[Array, "N M"], unexplained: Float[Array, " N"]) -> NoiseValues:
         del inputs
         drift, variance = self.posterior.means(a), unexplained[:, None] + self.posterior.quadratics(a)
         if self.amplitude is not None:
             drift, variance = self.amplitude * drift, self.amplitude**2 * variance
         return NoiseValues.of_diagonal(variance, drift)
 
-    def drift_weights(self):
+    def drift_weights(self) -> Float[Array, "M D"] | None:
         return self.posterior.mean if self.amplitude is None else self.posterior.mean * self.amplitude
 
 

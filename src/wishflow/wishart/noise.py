@@ -11,6 +11,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from ..errors import OptionError
@@ -95,7 +96,7 @@ class AbstractNoise(eqx.Module):
         """Its penalties by name, which begins with "kl_"; in warm-up "kl_drift" has the weight c², others c."""
 
     @abc.abstractmethod
-    def prepare(self, dtype: jnp.dtype, rotation: Float[Array, "M M"] | None) -> PreparedNoise:
+    def prepare(self, dtype: DTypeLike, rotation: Float[Array, "M M"] | None) -> PreparedNoise:
         """Ready for rows of a(x), or of Qᵀa(x) with the rotation Q of the posterior."""
 
     def rotation(self) -> Float[Array, "M M"] | None:

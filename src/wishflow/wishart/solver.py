@@ -59,7 +59,7 @@ def stored_bytes(step: Step, start: PyTree, inputs: PyTree) -> int:
     first = _first(inputs)
     open_step, closed_over = jax.closure_convert(step, start, first)
 
-    def residuals(start, first, closed_over):
+    def residuals(start: PyTree, first: PyTree, closed_over: list[Array]) -> Callable:
         return jax.vjp(lambda state, arrays: open_step(state, first, *arrays), start, closed_over)[1]
 
     kept = jax.tree.leaves(jax.eval_shape(residuals, start, first, closed_over))
@@ -123,11 +123,11 @@ def simulate_paths(
     dt = jnp.asarray(flow_time / n_steps, x0.dtype)
     keys, width = jax.random.split(key, n_steps), field.n_normals
 
-    def drawing(state: PathState, step_key: PRNGKeyArray):
+    def drawing(state: PathState, step_key: PRNGKeyArray) -> tuple[PathState, Array]:
         state = euler_maruyama_step(step_key, state, field, dt)
         return state, state.values
 
-    def driven(state: PathState, normals: Float[Array, "N K"]):
+    def driven(state: PathState, normals: Float[Array, "N K"]) -> tuple[PathState, Array]:
         here: Any = field.at(state.values, state.time)  # `DrivenValues`, because the field has `n_normals`
         state = _advanced(state, here.drift, here.moved(normals, dt), dt)
         return state, state.values
@@ -143,11 +143,11 @@ def simulate_paths(
 
 
 def simulate_driven(
-    field: GivenField, x0: Float[Array, "N D"], dB: Float[Array, "T N nu"], dt: float
+    field: GivenField, x0: Float[Array, "N D"], dB: Float[Array, "T N nu"], dt: Scalar | float
 ) -> Float[Array, "N D"]:
     """The end of the paths of known coefficients driven by given Brownian increments."""
 
-    def step(state: PathState, increment):
+    def step(state: PathState, increment: Float[Array, "N nu"]) -> tuple[PathState, None]:
         here = field.at(state.values, state.time)
         return PathState(state.values + here.drift * dt + here.driven(increment), state.time + dt), None
 

@@ -13,13 +13,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
-from jaxtyping import Array, Float, PRNGKeyArray
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from ..inducing import (
     POSTERIORS,
     AbstractPosterior,
     InducingBasis,
     PathwiseDraw,
+    PreparedBasis,
     PreparedPosterior,
     draw_pathwise,
     kernel_matrix_on_host,
@@ -55,20 +57,20 @@ class WishartNoise(AbstractNoise):
         """How many entries of J each output of the posterior stands for."""
         return self.dof if self.has_shared_columns else 1
 
-    def kl(self):
+    def kl(self) -> dict[str, Scalar]:
         """KL_Σ, which for shared columns counts each row's KL ν times: they are ν independent draws."""
         return {"kl_diffusion": self.multiplicity * jnp.sum(self.posterior.kl())}
 
-    def rotation(self):
+    def rotation(self) -> Float[Array, "M M"] | None:
         return self.posterior.rotation()
 
-    def summary(self):
+    def summary(self) -> dict[str, Scalar]:
         return {"diffusion_norm": jnp.linalg.norm(self.posterior.mean)}
 
-    def prepare(self, dtype, rotation):
+    def prepare(self, dtype: DTypeLike, rotation: Float[Array, "M M"] | None) -> PreparedNoise:
         return PreparedWishart(self.scale.value.astype(dtype), self.dof, self.posterior.prepare(dtype, rotation))
 
-    def draw(self, key, basis, prepared):
+    def draw(self, key: PRNGKeyArray, basis: InducingBasis, prepared: PreparedBasis) -> PreparedNoise:
         means = jnp.repeat(self.posterior.mean, self.multiplicity, axis=0)
         factors = jnp.repeat(self.posterior.factors(), self.multiplicity, axis=0)
         J = draw_pathwise(key, basis, prepared, means, factors)
@@ -82,7 +84,7 @@ class AbstractPreparedWishart(PreparedNoise):
     dof: int = eqx.field(static=True)
 
     @property
-    def n_normals(self):
+    def n_normals(self) -> int | None:
         return self.dof + self.scale.shape[1]
 
     def values(self, means: Float[Array, "N P"], variances: Float[Array, "N P"]) -> NoiseValues:
@@ -102,7 +104,7 @@ class PreparedWishart(AbstractPreparedWishart):
 
     posterior: PreparedPosterior
 
-    def at(self, inputs, a, unexplained):
+    def at(self, inputs: Float[Array, "N K"], a: Float[Array, "N M"], unexplained: Float[Array, " N"]) -> NoiseValues:
         del inputs
         return self.values(self.posterior.means(a), unexplained[:, None] + self.posterior.quadratics(a))
 
@@ -112,7 +114,7 @@ class DrawnWishart(AbstractPreparedWishart):
 
     J: PathwiseDraw
 
-    def at(self, inputs, a, unexplained):
+    def at(self, inputs: Float[Array, "N K"], a: Float[Array, "N M"], unexplained: Float[Array, " N"]) -> NoiseValues:
         del unexplained
         J = self.J.at(inputs, a)
         return self.values(J, jnp.zeros_like(J))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -11,6 +12,7 @@ from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
 from ...errors import DataError, OptionError
+from ...numerics.arrays import NumPyArray
 
 # Between the draw of a first point and the path: long enough to forget it, in steps that are fine enough.
 BURN_IN = 10.0
@@ -56,7 +58,7 @@ class SyntheticSDE(abc.ABC):
         random_state: RandomState,
         x0: ArrayLike | None = None,
         substeps: int = 10,
-    ) -> Float[np.ndarray, "n_paths n_steps+1 D"]:
+    ) -> Float[np.ndarray, "{n_paths} {n_steps}+1 D"]:
         """Independent paths at the times 0, dt, …, n_steps dt, the start included.
 
         Each dt is cut into `substeps` steps of the solver. `x0` (D,) or (n_paths, D) are the starting points; without
@@ -86,7 +88,7 @@ class SyntheticSDE(abc.ABC):
         _check_counts(n=n)
         return self._sample_start(n, np.random.default_rng(random_state))
 
-    def contains(self, x: ArrayLike) -> Bool[np.ndarray, ...]:
+    def contains(self, x: ArrayLike) -> Bool[NumPyArray, "*batch"]:
         """Whether the points lie in the state space, where Σ(x) is positive definite."""
         points = self._points(x)
         return np.isfinite(points).all(-1) & self._is_inside(points)
@@ -97,7 +99,7 @@ class SyntheticSDE(abc.ABC):
         """The stable zeros of the drift."""
 
     @abc.abstractmethod
-    def _is_inside(self, x: np.ndarray) -> np.ndarray:
+    def _is_inside(self, x: np.ndarray) -> Bool[NumPyArray, "*batch"]:
         """Whether finite points lie in the state space."""
 
     @abc.abstractmethod
@@ -140,7 +142,9 @@ class SyntheticSDE(abc.ABC):
         return np.broadcast_to(points, (n_paths, self.dim))
 
 
-def euler_maruyama_step(x: np.ndarray, drift: np.ndarray, covariance: np.ndarray, h: float, rng) -> np.ndarray:
+def euler_maruyama_step(
+    x: np.ndarray, drift: np.ndarray, covariance: np.ndarray, h: float, rng: np.random.Generator
+) -> np.ndarray:
     """x + μh + √h C ε with Σ = C Cᵀ, ε ~ N(0, I)."""
     return x + drift * h + noise(covariance, h, rng)
 
@@ -159,12 +163,14 @@ def noise(covariance: np.ndarray, h: float, rng: np.random.Generator) -> np.ndar
     return np.sqrt(h) * total
 
 
-def stack_symmetric(s11: np.ndarray, s12: np.ndarray, s22: np.ndarray) -> np.ndarray:
+def stack_symmetric(
+    s11: Float[NumPyArray, "*batch"], s12: Float[NumPyArray, "*batch"], s22: Float[NumPyArray, "*batch"]
+) -> Float[np.ndarray, "*batch 2 2"]:
     """Matrices (..., 2, 2) from their three distinct entries."""
     return np.stack([np.stack([s11, s12], axis=-1), np.stack([s12, s22], axis=-1)], axis=-2)
 
 
-def _jacobian(function, x: np.ndarray, step: float = 1e-5) -> np.ndarray:
+def _jacobian(function: Callable[[np.ndarray], np.ndarray], x: np.ndarray, step: float = 1e-5) -> np.ndarray:
     """∂f_i/∂x_j by central differences; exact up to rounding for polynomials of degree two."""
     shifts = step * np.eye(len(x))
     return ((function(x + shifts) - function(x - shifts)) / (2 * step)).T

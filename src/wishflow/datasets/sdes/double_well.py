@@ -12,8 +12,10 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+from jaxtyping import Bool
 
 from ...errors import OptionError
+from ...numerics.arrays import NumPyArray
 from .base import SyntheticSDE, euler_maruyama_step, stack_symmetric
 
 
@@ -30,7 +32,7 @@ class DoubleWell(SyntheticSDE):
     def attractors(self) -> np.ndarray:
         return np.array([[-1.0, -0.5], [1.0, 0.5]])
 
-    def _is_inside(self, x: np.ndarray) -> np.ndarray:
+    def _is_inside(self, x: np.ndarray) -> Bool[NumPyArray, "*batch"]:
         return np.ones(x.shape[:-1], bool)
 
     def _drift(self, x: np.ndarray) -> np.ndarray:

@@ -16,8 +16,10 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+from jaxtyping import Bool
 
 from ...errors import OptionError
+from ...numerics.arrays import NumPyArray
 from .base import SyntheticSDE, noise, stack_symmetric
 
 GROWTH, CAPACITY, PREDATION, DEATH, IMMIGRATION = 1.9, 2.0, 1.0, 1.05, 0.05
@@ -38,7 +40,7 @@ class LotkaVolterra(SyntheticSDE):
     def attractors(self) -> np.ndarray:
         return np.array([[1.0, 1.0]])
 
-    def _is_inside(self, x: np.ndarray) -> np.ndarray:
+    def _is_inside(self, x: np.ndarray) -> Bool[NumPyArray, "*batch"]:
         return (x[..., 0] > 0) & (x[..., 1] > 0)
 
     def _drift(self, x: np.ndarray) -> np.ndarray:
@@ -72,7 +74,7 @@ def make_lotka_volterra(system_size: float = 50.0) -> LotkaVolterra:
     return LotkaVolterra(float(system_size))
 
 
-def _rates(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _rates(x: np.ndarray) -> tuple[NumPyArray, NumPyArray, NumPyArray, NumPyArray]:
     """Rates of birth, competition, predation and death."""
     x1, x2 = x[..., 0], x[..., 1]
     return GROWTH * x1, GROWTH * x1**2 / CAPACITY, PREDATION * x1 * x2, DEATH * x2

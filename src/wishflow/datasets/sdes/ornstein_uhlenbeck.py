@@ -6,10 +6,11 @@ import dataclasses
 
 import numpy as np
 import scipy.linalg
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
 from ...errors import OptionError
+from ...numerics.arrays import NumPyArray
 from .base import SyntheticSDE, euler_maruyama_step
 
 REVERSION = ((1.0, 0.5), (-0.5, 1.0))
@@ -48,7 +49,7 @@ class OrnsteinUhlenbeck(SyntheticSDE):
         decay, covariance = exact_transition(self.reversion, self.covariance_rate, dt)
         return self.mean + (self._points(x) - self.mean) @ decay.T, covariance
 
-    def _is_inside(self, x: np.ndarray) -> np.ndarray:
+    def _is_inside(self, x: np.ndarray) -> Bool[NumPyArray, "*batch"]:
         return np.ones(x.shape[:-1], bool)
 
     def _drift(self, x: np.ndarray) -> np.ndarray:

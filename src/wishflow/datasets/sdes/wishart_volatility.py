@@ -14,8 +14,10 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+from jaxtyping import Bool, Float
 
 from ...errors import OptionError
+from ...numerics.arrays import NumPyArray
 from .base import SyntheticSDE, stack_symmetric
 from .ornstein_uhlenbeck import exact_transition, stationary_covariance
 
@@ -38,7 +40,7 @@ class WishartVolatility(SyntheticSDE):
     def attractors(self) -> np.ndarray:
         return factors(self.degrees_of_freedom * stationary_covariance(-M, A))[None]
 
-    def _is_inside(self, x: np.ndarray) -> np.ndarray:
+    def _is_inside(self, x: np.ndarray) -> Bool[NumPyArray, "*batch"]:
         return (x[..., 0] > 0) & (x[..., 0] * x[..., 2] > x[..., 1] ** 2)
 
     def _drift(self, x: np.ndarray) -> np.ndarray:
@@ -86,7 +88,7 @@ def factors(V: np.ndarray) -> np.ndarray:
     return np.stack([V[..., i, j] for i, j in PAIRS], axis=-1)
 
 
-def _covariation(V: np.ndarray, i: int, j: int, k: int, m: int) -> np.ndarray:
+def _covariation(V: np.ndarray, i: int, j: int, k: int, m: int) -> Float[NumPyArray, "*batch"]:
     """d⟨V_ij, V_km⟩/dt, in an order of operations that makes Σ symmetric to the last bit."""
     straight = V[..., i, k] * A[j, m] + V[..., j, m] * A[i, k]
     crossed = V[..., i, m] * A[j, k] + V[..., j, k] * A[i, m]

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
-from jaxtyping import Float
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ... import metrics
 from ...numerics.devices import compiled, computing, on_device
@@ -25,30 +25,53 @@ FILTER_CLASS = 16
 
 
 @compiled
-def _run_filter(model: DynamicsModel, start, variance, h, u, y, is_seen, key, n_samples):
+def _run_filter(
+    model: DynamicsModel,
+    start: Float[Array, "B K"],
+    variance: Float[Array, "B K"],
+    h: Float[Array, "T B"],
+    u: Float[Array, "T B U"],
+    y: Float[Array, "T B P"],
+    is_seen: Bool[Array, "T B P"],
+    key: PRNGKeyArray,
+    n_samples: int,
+) -> tuple[filtering.Belief, Float[Array, "T B K"], Float[Array, "T B"]]:
     """The last belief, its means after every tick, and log densities averaged over draws of J."""
     belief = filtering.Belief.start(start, variance, model.layout)
-    belief, (means, drawn) = filtering.run(key, model.field.prepare(), belief, h, u, y, is_seen, n_samples)
+    belief, (means, drawn) = filtering.run(key, model.field.in_parts(), belief, h, u, y, is_seen, n_samples)
     return belief, means, logsumexp(drawn, axis=1) - jnp.log(n_samples)
 
 
 @compiled
-def _run_paths(model: DynamicsModel, history, h, u, key, limits):
-    end, before = simulate(key, model.field.prepare(), history, h, u, limits)
+def _run_paths(
+    model: DynamicsModel,
+    history: Float[Array, "S K"],
+    h: Float[Array, " T"],
+    u: Float[Array, "T U"],
+    key: PRNGKeyArray,
+    limits: Float[Array, "2 D"] | None,
+) -> tuple[Float[Array, "S D"], Float[Array, "T S C"]]:
+    end, before = simulate(key, model.field.in_parts(), history, h, u, limits)
     return end, before
 
 
 @compiled
-def _step_log_density(model: DynamicsModel, X, increment, h, key):
+def _step_log_density(
+    model: DynamicsModel,
+    X: Float[Array, "N K"],
+    increment: Float[Array, "N D"],
+    h: Float[Array, " N"],
+    key: PRNGKeyArray,
+) -> Float[Array, " N"]:
     """log p(increment; hμ, h(LJJᵀLᵀ + Λ)) for each row with one draw of J."""
-    here = model.field.prepare().at(X)
+    here = model.field.in_parts().at(X)
     F = jnp.sqrt(h)[:, None, None] * here.factor(key)
     return low_rank_log_density(increment - h[:, None] * here.drift, F, h[:, None] * here.white, here.tail_dof)
 
 
 @compiled
-def _mean_covariance(model: DynamicsModel, X):
-    return model.field.prepare().at(X).mean_covariance()
+def _mean_covariance(model: DynamicsModel, X: Float[Array, "N K"]) -> Float[Array, "N D D"]:
+    return model.field.in_parts().at(X).mean_covariance()
 
 
 def mixture_log_density(
@@ -57,7 +80,7 @@ def mixture_log_density(
     """Log of the mean density of steps over draws of J."""
 
     def one(s: int) -> np.ndarray:
-        def block(X, increment, h):
+        def block(X: Array, increment: Array, h: Array) -> Array:
             return _step_log_density(model, X, increment, h, jax.random.key(seed + s))
 
         return in_blocks(block, X, increment, h)
@@ -73,7 +96,7 @@ def window_log_density(model: Any, windows: Windows, n_samples: int, seed: int) 
     if not len(windows):
         return np.zeros(windows.h.shape)
 
-    def block(start, variance, h, u, y, is_seen):
+    def block(start: Array, variance: Array, h: Array, u: Array, y: Array, is_seen: Array) -> Array:
         ticks = (jnp.swapaxes(x, 0, 1) for x in (h, u, y, is_seen))
         return _run_filter(model, start, variance, *ticks, jax.random.key(seed), n_samples)[2].T
 
@@ -150,7 +173,9 @@ class AutoRegressiveRunner(AbstractRunner):
     def __init__(self, model: Any, limits: Float[np.ndarray, "2 P"] | None) -> None:
         self.model, self.limits = model, limits
 
-    def paths(self, ticks, h, u, n_draws, seed):
+    def paths(
+        self, ticks: Ticks, h: np.ndarray, u: np.ndarray, n_draws: int, seed: int
+    ) -> tuple[Float[np.ndarray, "S T P"], Float[np.ndarray, "S T K"]]:
         belief = last_belief(self.model, ticks)
         starts = draw_histories(belief, n_draws, np.random.default_rng(seed))
         n, dim = len(h), self.model.layout.dim
@@ -165,11 +190,13 @@ class AutoRegressiveRunner(AbstractRunner):
         after = np.concatenate([before[1:, :, :dim], end[None]])[:n]
         return np.swapaxes(after, 0, 1), np.swapaxes(before[:n], 0, 1)
 
-    def step_log_density(self, before, y, h, u, seed):
+    def step_log_density(
+        self, before: Float[np.ndarray, "N K"], y: Float[np.ndarray, "N P"], h: np.ndarray, u: np.ndarray, seed: int
+    ) -> Float[np.ndarray, " N"]:
         X = np.concatenate([before, u], axis=-1)
         return mixture_log_density(self.model, X, y - before[:, : y.shape[1]], h, 1, seed)
 
-    def row_log_density(self, ticks, n_rows, seed):
+    def row_log_density(self, ticks: list[Ticks], n_rows: int, seed: int) -> Float[np.ndarray, " R"]:
         transitions, windows = cut(ticks, self.model.layout.lags)
         result = np.full(n_rows, np.nan)
         parts = (transitions.X, transitions.increment, transitions.h)
@@ -178,6 +205,6 @@ class AutoRegressiveRunner(AbstractRunner):
         result[windows.row[windows.is_scored]] = by_tick[windows.is_scored]
         return result
 
-    def covariances(self, ticks):
+    def covariances(self, ticks: Ticks) -> tuple[Float[np.ndarray, "T P"], Float[np.ndarray, "T P P"]]:
         X = np.concatenate([filtered_means(self.model, ticks), ticks.u], axis=1)
         return X[:, : ticks.y.shape[1]], in_blocks(lambda X: _mean_covariance(self.model, X), X)

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ...numerics.devices import compiled, computing, on_device
 from .. import particle_filter as particles
@@ -20,22 +21,41 @@ FILTER_CLASS = 64
 
 
 @compiled
-def _run_filter(model: LatentModel, h, u, y, is_seen, key, n_particles):
+def _run_filter(
+    model: LatentModel,
+    h: Float[Array, " T"],
+    u: Float[Array, "T U"],
+    y: Float[Array, "T P"],
+    is_seen: Bool[Array, "T P"],
+    key: PRNGKeyArray,
+    n_particles: int,
+) -> tuple[Float[Array, "S D"], tuple[Float[Array, "T D"], Float[Array, " T"]]]:
     return particles.run(key, PreparedLatent.of(model), h, u, y, is_seen, n_particles)
 
 
 @compiled
-def _run_paths(model: LatentModel, x, h, u, key):
+def _run_paths(
+    model: LatentModel, x: Float[Array, "S D"], h: Float[Array, " T"], u: Float[Array, "T U"], key: PRNGKeyArray
+) -> tuple[Float[Array, "T S P"], Float[Array, "T S D"]]:
     return particles.simulate(key, PreparedLatent.of(model), x, h, u)
 
 
 @compiled
-def _step_log_density(model: LatentModel, x, y, h, u, key):
+def _step_log_density(
+    model: LatentModel,
+    x: Float[Array, "N D"],
+    y: Float[Array, "N P"],
+    h: Float[Array, " N"],
+    u: Float[Array, "N U"],
+    key: PRNGKeyArray,
+) -> Float[Array, " N"]:
     return particles.step_log_density(key, PreparedLatent.of(model), x, h, u, y)
 
 
 @compiled
-def _rates(model: LatentModel, x, u):
+def _rates(
+    model: LatentModel, x: Float[Array, "N D"], u: Float[Array, "N U"]
+) -> tuple[Float[Array, "N P"], Float[Array, "N P P"]]:
     """g(x) and G (Σ̄ + Λ_x) Gᵀ: the noise of the readout is no part of a rate."""
     prepared = PreparedLatent.of(model)
     rate = prepared.field.at(prepared.field.layout.row(x, u)).mean_covariance()
@@ -59,7 +79,9 @@ class LatentRunner(AbstractRunner):
             last, (means, scores) = _run_filter(self.model, *inputs, jax.random.key(seed), N_PARTICLES)
         return np.asarray(last), np.asarray(means)[:n], np.asarray(scores)[:n]
 
-    def paths(self, ticks, h, u, n_draws, seed):
+    def paths(
+        self, ticks: Ticks, h: np.ndarray, u: np.ndarray, n_draws: int, seed: int
+    ) -> tuple[Float[np.ndarray, "S T P"], Float[np.ndarray, "S T K"]]:
         last, _, _ = self._filtered(ticks, seed)
         x = last[np.random.default_rng(seed).permutation(n_draws) % len(last)]
         n = len(h)
@@ -69,24 +91,26 @@ class LatentRunner(AbstractRunner):
             y, before = _run_paths(self.model, *(on_device(a) for a in (x, h, u)), key)
         return np.swapaxes(np.asarray(y)[:n], 0, 1), np.swapaxes(np.asarray(before)[:n], 0, 1)
 
-    def step_log_density(self, before, y, h, u, seed):
-        def block(x, y, h, u):
+    def step_log_density(
+        self, before: Float[np.ndarray, "N K"], y: Float[np.ndarray, "N P"], h: np.ndarray, u: np.ndarray, seed: int
+    ) -> Float[np.ndarray, " N"]:
+        def block(x: Array, y: Array, h: Array, u: Array) -> Array:
             return _step_log_density(self.model, x, y, h, u, jax.random.key(seed))
 
         return in_blocks(block, before, y, h, u)
 
-    def row_log_density(self, ticks, n_rows, seed):
+    def row_log_density(self, ticks: list[Ticks], n_rows: int, seed: int) -> Float[np.ndarray, " R"]:
         result = np.full(n_rows, np.nan)
         for part in ticks:
             is_row = (part.row >= 0) & ~np.isnan(part.y).all(axis=1)
             result[part.row[is_row]] = self._filtered(part, seed)[2][is_row]
         return result
 
-    def covariances(self, ticks):
+    def covariances(self, ticks: Ticks) -> tuple[Float[np.ndarray, "T P"], Float[np.ndarray, "T P P"]]:
         _, means, _ = self._filtered(ticks, 0)
         dim = ticks.y.shape[1]
 
-        def block(x, u):
+        def block(x: Array, u: Array) -> Array:
             values, rates = _rates(self.model, x, u)
             return jnp.concatenate([values[:, None], rates], axis=1)
 
