@@ -78,14 +78,14 @@ def test_flat_models_jump_to_the_decay_and_then_stop_and_rising_ones_go_on():
 def test_nothing_is_judged_before_the_kl_terms_have_their_weight():
     watch = Watch.of(1)
     for _ in range(3 * PATIENCE):
-        watch, position = watch.advanced(TRAINING, 4000, np.array([10.0]), np.array([150]), np.array([0.0]))
+        watch, position = watch.advanced(TRAINING, 4000, np.array([10.0]), np.array([150.0]), np.array([0.0]))
         assert position == 150
 
 
 def test_a_tolerance_of_zero_never_stops():
     watch, training = Watch.of(1), dataclasses.replace(TRAINING, tolerance=0.0)
     for _ in range(3 * PATIENCE):
-        watch, position = watch.advanced(training, 4000, np.array([10.0]), np.array([3000]), np.array([0.0]))
+        watch, position = watch.advanced(training, 4000, np.array([10.0]), np.array([3000.0]), np.array([0.0]))
         assert position == 3000
 
 

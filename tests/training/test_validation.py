@@ -226,7 +226,7 @@ class Events(Callback):
 
 
 def _best_at(self, best_step, rows, models, step):
-    last, steps = (self.models, self.densities, best_step), np.full(len(self.step), best_step)
+    last, steps = (self.models, self.densities, np.asarray(best_step)), np.full(len(self.step), best_step)
     return BestState(self.models, self.densities, steps, self.stale, last), np.zeros(len(self.step))
 
 

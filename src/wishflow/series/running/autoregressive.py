@@ -27,15 +27,15 @@ FILTER_CLASS = 16
 @compiled
 def _run_filter(
     model: DynamicsModel,
-    start: Float[Array, "B K"],
-    variance: Float[Array, "B K"],
+    start: Float[Array, "B pD"],
+    variance: Float[Array, "B pD"],
     h: Float[Array, "T B"],
     u: Float[Array, "T B U"],
     y: Float[Array, "T B P"],
     is_seen: Bool[Array, "T B P"],
     key: PRNGKeyArray,
     n_samples: int,
-) -> tuple[filtering.Belief, Float[Array, "T B K"], Float[Array, "T B"]]:
+) -> tuple[filtering.Belief, Float[Array, "T B lD"], Float[Array, "T B"]]:
     """The last belief, its means after every tick, and log densities averaged over draws of J."""
     belief = filtering.Belief.start(start, variance, model.layout)
     belief, (means, drawn) = filtering.run(key, model.field.in_parts(), belief, h, u, y, is_seen, n_samples)
