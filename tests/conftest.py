@@ -24,6 +24,19 @@ def _library_context():
         yield
 
 
+# Linux lets a process have 65,530 memory maps, and every compiled program takes some. LLVM crashes beyond that.
+MOST_MAPS = 20_000
+
+
+@pytest.fixture(autouse=True)
+def _few_memory_maps():
+    """Programs of earlier tests are let go before there are too many; they are read from the cache if needed again."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPS:
+        jax.clear_caches()
+
+
 @pytest.fixture
 def types_unchecked():
     """For tests of what is against the annotations and is refused by the library itself, with an error of its own."""
