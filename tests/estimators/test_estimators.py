@@ -99,6 +99,7 @@ def test_iterations_and_rate_of_the_sparse_gp_are_those_of_its_one_phase():
     assert wf.SparseGPRegressor()._training(500, 4).warm_iter == presets.fast_preset(500, 4).sgp_iter
 
 
+@pytest.mark.filterwarnings("ignore:training of model .* diverged:RuntimeWarning")
 def test_a_schedule_is_a_learning_rate(X, y, flow):
     """A rate of zero leaves the flow where it starts; a constant one moves it, and not as the preset's does."""
 

@@ -47,6 +47,7 @@ def one_size(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator, check", [check for estimator in CHECKED for check in checks_of(estimator)])
+@pytest.mark.filterwarnings("ignore:training of model .* diverged:RuntimeWarning")
 def test_scikit_learn_checks_with_small_settings(estimator, check, one_size):
     check(estimator)
 
@@ -54,6 +55,8 @@ def test_scikit_learn_checks_with_small_settings(estimator, check, one_size):
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("cls", [wf.SparseGPRegressor, wf.FlowRegressor, wf.FlowClassifier])
+@pytest.mark.filterwarnings("ignore:training of model .* diverged:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_scikit_learn_checks_with_defaults_and_no_expected_failure(cls):
     results = check_estimator(cls(), on_fail="raise")
     assert {r["status"] for r in results} <= {"passed", "skipped"}

@@ -156,6 +156,7 @@ def test_a_gp_that_is_kept_is_that_of_the_inputs(quick, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:training of model .* diverged:RuntimeWarning")
 def test_folds_on_both_sides_of_the_limit_are_fitted_together(quick):
     """Of 666 rows some folds of ten have 599 and some 600."""
     X, y = smooth(600)

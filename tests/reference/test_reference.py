@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 
 import wishflow as wf
 from wishflow.regression.storage import present_name
@@ -12,11 +11,13 @@ from wishflow.regression.storage import present_name
 from .cases import FORECASTING, REGRESSION
 from .make import FOLDER, predicted, trained
 
-# Sums in another order differ by rounding.
+# Sums in another order differ by rounding; on another processor so do factorisations, and five steps amplify that.
 TOLERANCE = 1e-10
-
+STEPS_TOLERANCE = 1e-7
 
 QUICK = ("sgp", "flow", "series", "latent")
+# One of each kind of objective.
+TRAINED = ("sgp", "sgp_poisson", "flow", "flow_gp", "flow_pathwise", "classes_three", "series", "series_lags", "latent")
 ALL = (*REGRESSION, *FORECASTING)
 
 
@@ -36,18 +37,9 @@ def test_a_loaded_model_predicts_as_before(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", TRAINED)
 def test_objectives_gradients_and_steps_are_as_before(name):
-    compare(name, trained(name, wf.load(FOLDER / f"{name}.safetensors")))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ALL)
-def test_a_new_fit_predicts_as_before(name):
-    """Starting values and whole fits too. Flows take their steps in float32: rounding is what may differ."""
-    estimator, data = {**REGRESSION, **FORECASTING}[name]
-    fitted = clone(estimator).fit(*data) if name in REGRESSION else clone(estimator).fit(data)
-    compare(name, predicted(name, fitted), tolerance=1e-5)
+    compare(name, trained(name, wf.load(FOLDER / f"{name}.safetensors")), STEPS_TOLERANCE)
 
 
 def present(key: str) -> str:

@@ -724,6 +724,7 @@ def test_boston_from_the_command_to_the_page(tmp_path, brief, preset):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", list(presets.PRESETS))
+@pytest.mark.filterwarnings("ignore:training of model .* diverged:RuntimeWarning")
 def test_every_model_is_finite_on_data_like_naval(tmp_path, brief, monkeypatch, preset):
     """Constant inputs, equal inputs, inputs on a grid and next to no noise: the paper has no number of No noise."""
     rng = np.random.default_rng(0)
