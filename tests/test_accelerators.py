@@ -139,6 +139,7 @@ def test_factorisations_in_one_call_are_the_same(diffusion, is_alike, key, prete
     assert_same(quick_jit(lambda model: jax.value_and_grad(bound, has_aux=True)(model))(model), plain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "of"),
     [

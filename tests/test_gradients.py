@@ -165,6 +165,7 @@ SERIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, average",
     [

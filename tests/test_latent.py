@@ -261,6 +261,7 @@ def frame():
     return frame
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -174,7 +174,7 @@ class StrangeNoise(wf.diffusions.AbstractNoise):
     ],
 )
 @pytest.mark.parametrize("is_series", [False, True])
-def test_values_of_a_noise_are_checked(kind, message, is_series):
+def test_values_of_a_noise_are_checked(kind, message, is_series, types_unchecked):
     wf.register(Strange, lambda *arguments: StrangeNoise(kind))
     rows = np.random.default_rng(0).normal(size=(30, 2))
     options = {"diffusion": Strange(), "max_iter": 1, "n_inducing": 5}

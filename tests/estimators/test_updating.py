@@ -232,6 +232,7 @@ def followed(model, y, n_start, n_days, n_after):
 DAILY = {"rank": 2, "n_inducing": 10, "max_iter": 300, "n_train_samples": 8, "random_state": 0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_days", [2, pytest.param(10, marks=pytest.mark.slow)])
 def test_training_day_after_day_does_no_harm(n_days):
     """A day is a small part of what is known: a model that goes on with it alone loses what it knew."""
@@ -262,6 +263,7 @@ def test_an_error_leaves_the_forecaster_as_it_was(fitted, y):
     assert vars(model).keys() == before.keys() and all(vars(model)[name] is before[name] for name in before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lags", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_new_series_of_a_panel_are_trained_on_too(y, lags):
     panel = {"one": y.iloc[:100], "two": y.iloc[100:200]}

@@ -17,18 +17,18 @@ WHOLE_NUMBERS = ("n_steps", "max_iter", "batch_size", "n_train_samples")
 class TrainingOptions:
     """Options of an estimator that take the place of a preset's values; None leaves the preset's.
 
-    A `learning_rate` that is a function of the step (an optax schedule) is no number of a spec: training takes it as it
+    They are as a user gave them: `with_options` checks them. A `learning_rate` that is a function of the step (an optax schedule) is no number of a spec: training takes it as it
     is.
     """
 
-    n_steps: int | None = None
-    max_iter: int | None = None
-    batch_size: int | None = None
-    n_train_samples: int | None = None
-    learning_rate: float | Callable | None = None
-    path_average: str | None = None
-    tol: float | None = None
-    validation_fraction: float | None = None
+    n_steps: Any = None
+    max_iter: Any = None
+    batch_size: Any = None
+    n_train_samples: Any = None
+    learning_rate: Any = None
+    path_average: Any = None
+    tol: Any = None
+    validation_fraction: Any = None
     state_dim: int | None = None
 
     @property
