@@ -17,8 +17,8 @@ WHOLE_NUMBERS = ("n_steps", "max_iter", "batch_size", "n_train_samples")
 class TrainingOptions:
     """Options of an estimator that take the place of a preset's values; None leaves the preset's.
 
-    They are as a user gave them: `with_options` checks them. A `learning_rate` that is a function of the step (an optax schedule) is no number of a spec: training takes it as it
-    is.
+    They are as a user gave them: `with_options` checks them. A `learning_rate` that is a function of the step (an optax
+    schedule) is no number of a spec: training takes it as it is.
     """
 
     n_steps: Any = None
