@@ -30,7 +30,7 @@ class RowSteps(AbstractSteps):
     def has_loops(self, model: Any, data: PyTree) -> bool:
         return isinstance(model, FlowModel) and not unrolls(model.n_steps)
 
-    def loss(self, model: Any, batch: Batch, key: PRNGKeyArray, kl_weight: Scalar) -> Loss:
+    def loss(self, model: Any, batch: Batch, key: PRNGKeyArray, kl_weight: Scalar | float) -> Loss:
         return negative_bound(
             model,
             batch,

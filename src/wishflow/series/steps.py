@@ -50,7 +50,7 @@ class SeriesSteps(AbstractSteps):
     def has_loops(self, model: Any, data: SeriesBatch) -> bool:
         return data.windows is not None and not unrolls(data.windows.h.shape[-1])
 
-    def loss(self, model: Any, batch: SeriesBatch, key: PRNGKeyArray, kl_weight: Scalar) -> Loss:
+    def loss(self, model: Any, batch: SeriesBatch, key: PRNGKeyArray, kl_weight: Scalar | float) -> Loss:
         value, parts = BOUNDS[self.objective, self.is_latent](
             model,
             batch,

@@ -43,7 +43,7 @@ class AbstractSteps(abc.ABC):
         """Whether a step on an accelerator has loops inside: paths whose steps are not written out."""
 
     @abc.abstractmethod
-    def loss(self, model: Any, batch: PyTree, key: PRNGKeyArray, kl_weight: Scalar) -> Loss:
+    def loss(self, model: Any, batch: PyTree, key: PRNGKeyArray, kl_weight: Scalar | float) -> Loss:
         """The negative bound, its parts, and sites for natural gradients."""
 
 
