@@ -99,7 +99,7 @@ def _choose(condition: Bool[Array, ""], new: PyTree, old: PyTree) -> PyTree:
 
 
 def step(
-    state: TrainState, batch: PyTree, rate: Scalar, natural_rate: Scalar, kl_weight: Scalar | float, steps: AbstractSteps
+    state: TrainState, batch: PyTree, rate: Scalar, natural_rate: Scalar, kl_weight: Scalar, steps: AbstractSteps
 ) -> tuple[TrainState, dict[str, Scalar]]:
     """One step. A step whose bound, gradient or new state is not finite is not taken, and counted."""
     key, k_step = jax.random.split(state.key)
