@@ -24,7 +24,8 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
     """Inputs flow through a stochastic differential equation before a sparse GP classifies.
 
     The options are those of `FlowRegressor`; states are the inputs unless `state_dim` says otherwise. Probabilities
-    are means over sample paths and over the posterior of g.
+    are means over sample paths and over the posterior of g. With n_members=K they are also means over K members, each
+    fitted without one fold of the rows.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
         random_state=None,
         callbacks=None,
         verbose=0,
+        n_members=1,
     ):
         self.diffusion = diffusion
         self.rank = rank
@@ -72,6 +74,7 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
         self.random_state = random_state
         self.callbacks = callbacks
         self.verbose = verbose
+        self.n_members = n_members
 
     def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
         return flow_training(self, presets.CLASS_PRESETS, n_rows, n_inputs)

@@ -22,6 +22,8 @@ from ..training.journal import Trained
 from ..training.specs import TrainingSpec
 from . import prediction
 from .data import checked_rows
+from .law import Law
+from .members import Members, train_members
 from .training import Problem, train
 
 # Rows further than this from the training data, in standard deviations, are moved here: squares must not overflow.
@@ -41,6 +43,8 @@ class ModelEstimator(BaseEstimator, abc.ABC):
     tol: Any = None
     state_dim: Any = None
     validation_fraction: Any = None
+    calibrate: Any = "auto"
+    n_members: Any = 1
 
     # --- what a subclass fills in ---
 
@@ -63,8 +67,12 @@ class ModelEstimator(BaseEstimator, abc.ABC):
 
         An error, or Ctrl-C, leaves the estimator exactly as it was.
         """
+        callbacks, n_members = make_callbacks(self, len(problem.X)), checks.positive_int("n_members", self.n_members)
         with computing():
-            fitted._accept(train([problem], make_callbacks(self, len(problem.X)))[0])
+            if n_members == 1:
+                fitted._accept(train([problem], callbacks)[0])
+            else:
+                fitted._accept_members(train_members(problem, n_members, callbacks))
         self.__dict__ = fitted.__dict__
         return self
 
@@ -88,8 +96,25 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         """Keep what training gave."""
         self.model_, self.history_, self.n_iter_ = trained.model, trained.history, trained.n_iter
         self.status_, self.spec_ = trained.status, trained.spec
+        self.calibration_ = trained.calibration
         # A sparse GP that was kept instead of a flow is one of the inputs.
         self.directions_ = self.directions_[:, : self.model_.output.basis.Z.shape[1] - len(self.directions_)]
+
+    def _accept_members(self, found: Members) -> None:
+        """Keep K members of each candidate; `model_` is the first one, a flow where there are flows."""
+        first, directions = next(iter(found.weights)), self.directions_
+        self._accept(dataclasses.replace(found.trained[first][0], calibration=found.calibration))
+        self.members_ = {name: [one.model for one in trained] for name, trained in found.trained.items()}
+        self.member_specs_ = {name: trained[0].spec for name, trained in found.trained.items()}
+        self.weights_ = found.weights
+        self.directions_ = directions[:, : self.model_.output.basis.Z.shape[1] - len(directions)]
+        shares = ", ".join(f"{name} {weight:.2f}" for name, weight in found.weights.items())
+        self.status_ = f"{len(found.trained[first])} members, weights of candidates: {shares}"
+        if found.calibration is not None:
+            self.status_ += f"; {found.calibration.describe()}"
+        self.oof_log_prob_ = found.log_density - np.log(self.y_scaler_.scale).sum()
+        mean = self.y_scaler_.inverse(found.mean)
+        self.oof_predictions_ = mean if mean.shape[1] > 1 or getattr(self, "is_multi_output_", False) else mean[:, 0]
 
     # --- prediction ---
 
@@ -103,12 +128,18 @@ class ModelEstimator(BaseEstimator, abc.ABC):
     def _n_predict(self) -> int:
         return checks.positive_int("n_predict_samples", getattr(self, "n_predict_samples", 1))
 
+    def _law(self) -> Law:
+        """The predictive law of scaled targets."""
+        if not hasattr(self, "members_"):
+            return Law.of(self.model_, self.calibration_)
+        return Law.of_members(self.members_, self.weights_, self.calibration_)
+
     def _moments(self, X: Any) -> tuple[np.ndarray, ...]:
-        return prediction.predictive_moments(self.model_, self._scaled(X), self.seed_, self._n_predict())
+        return prediction.predictive_moments(self._law(), self._scaled(X), self.seed_, self._n_predict())
 
     def _log_prob(self, X: np.ndarray, y: np.ndarray, average: str) -> np.ndarray:
         """Log density of scaled targets at scaled rows, (N,)."""
-        mixture, mean_log = prediction.predictive_log_prob(self.model_, X, y, self.seed_, self._n_predict())
+        mixture, mean_log = prediction.predictive_log_prob(self._law(), X, y, self.seed_, self._n_predict())
         return mixture if average == "density" else mean_log
 
     # --- files ---

@@ -11,6 +11,7 @@ from ..errors import DataError
 from ..likelihoods import Poisson
 from ..numerics import platform
 from ..numerics.devices import computing
+from ..specs import checks
 from .estimator import ModelEstimator
 from .training import Problem, train
 
@@ -22,12 +23,14 @@ def fit_many(
 
     On an accelerator all of them are trained in one program under `vmap` (20 splits of a data set cost little more than
     one); they must then have the same options and the same number of columns. On the CPU they are trained one after
-    another.
+    another. Estimators with `n_members` above 1 are fitted one after another.
     """
     if len(estimators) != len(data):
         raise DataError(f"{len(estimators)} estimators and {len(data)} data sets were given; pass one (X, y) for each.")
     if not estimators:
         return []
+    if any(checks.positive_int("n_members", estimator.n_members) > 1 for estimator in estimators):
+        return [estimator.fit(X, y) for estimator, (X, y) in zip(estimators, data, strict=True)]
     # Those that are trained together have one rule, that of the first: folds may differ by a row.
     n_rows = len(data[0][0]) if platform.trains_together(len(data)) else None
     # Copies are fitted: an error in one fit leaves all estimators as they were.

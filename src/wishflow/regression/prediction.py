@@ -1,7 +1,7 @@
-"""From a trained model to predictive numbers, block by block of rows; all in float64.
+"""From a predictive law to numbers, block by block of rows; all in float64.
 
-The predictive distribution of a row is an equally weighted mixture over S sample paths, the same for every row's noise,
-so a row's numbers do not depend on the rows beside it.
+The law of a row is a mixture over sample paths, the same for every row's noise, so a row's numbers do not depend on the
+rows beside it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from jaxtyping import Array, Float, Int, Num, PRNGKeyArray
 from ..likelihoods import PoissonLikelihood
 from ..numerics.devices import compiled, computing, on_device, random_key
 from ..numerics.padding import size_class
+from .calibration import Calibration
 from .flow import FlowModel
-from .models import AbstractModel, output_components, sample_outputs
+from .law import Components, Law
+from .models import AbstractModel, sample_outputs
 
 BLOCK = 128
 QUANTILE_STEPS = 60
@@ -46,53 +48,112 @@ def _block_size(n: int) -> int:
     return min(BLOCK, max(32, 1 << (n - 1).bit_length()))
 
 
+# --- recalibration -------------------------------------------------------------------------------
+
+
+def _parts(calibration: Calibration | None, X: Float[Array, "N D"], n_outputs: int) -> list[tuple[Any, Any]]:
+    """log probability and scale (N, P) of the parts of a recalibrated law."""
+    if calibration is None:
+        return [(0.0, jnp.ones((len(X), n_outputs)))]
+    scales = calibration.scales(X[:, : _width(calibration, X)])
+    # Without tails the second part has the probability zero.
+    return [(jnp.log(share), scales * width) for share, width in calibration.parts()]
+
+
+def _width(calibration: Calibration, X: Array) -> int:
+    """How many columns of a state the scale depends on: the inputs."""
+    return X.shape[1] if calibration.log_scale is None else calibration.log_scale.output.basis.Z.shape[-1]
+
+
+def _log_mean(log_shares: list[Any], values: list[Array]) -> Array:
+    return logsumexp(jnp.stack([share + value for share, value in zip(log_shares, values, strict=True)]), axis=0)
+
+
+# --- programs ------------------------------------------------------------------------------------
+
+
 @compiled
 def _moments(
-    model: AbstractModel, X: Float[Array, "N D"], key: PRNGKeyArray, n_samples: int
+    law: Law, X: Float[Array, "N D"], key: PRNGKeyArray, n_samples: int
 ) -> tuple[Float[Array, "N P"], Float[Array, "N P P"]]:
     """Mean and covariance over outputs of y: law of total variance over the components."""
-    means, variances = output_components(model, X, key, n_samples)
-    y_mean, y_variance = model.likelihood.predictive_moments(means, variances, key)
-    mean = y_mean.mean(0)
-    centred = y_mean - mean
-    spread = jnp.einsum("snp,snq->npq", centred, centred) / means.shape[0]
-    return mean, spread + y_variance.mean(0)[..., None] * jnp.eye(mean.shape[-1])
+    components = Components.at(law, X, key, n_samples)
+    means, variances = components.moments()
+    mean = components.mean(means)
+    centred = means - mean
+    weights = jnp.exp(components.log_weights)
+    spread = jnp.einsum("t,tnp,tnq->npq", weights, centred, centred)
+    covariance = spread + components.mean(variances)[..., None] * jnp.eye(mean.shape[-1])
+    if law.calibration is not None:
+        scales = law.calibration.scales(X[:, : _width(law.calibration, X)])
+        covariance = covariance * scales[:, :, None] * scales[:, None, :] * law.calibration.variance_factor()
+    return mean, covariance
 
 
 @compiled
 def _components(
-    model: AbstractModel, X: Float[Array, "N D"], key: PRNGKeyArray, n_samples: int
-) -> tuple[Float[Array, "N S P"], ...]:
-    """Mean and variance of y given each path, (N, S, P)."""
-    means, variances = output_components(model, X, key, n_samples)
-    moments = model.likelihood.predictive_moments(means, variances, key)
-    return tuple(jnp.moveaxis(part, 0, 1) for part in moments)
+    law: Law, X: Float[Array, "N D"], key: PRNGKeyArray, n_samples: int
+) -> tuple[Float[Array, "N T P"], Float[Array, "N T P"], Float[Array, "N T"]]:
+    """Mean and variance of y given each component, and its weight."""
+    components = Components.at(law, X, key, n_samples)
+    means, variances = components.moments()
+    log_weights = components.log_weights
+    if law.calibration is not None:
+        centre = components.mean(means)
+        parts = _parts(law.calibration, X, centre.shape[-1])
+        means = jnp.concatenate([centre + scale * (means - centre) for _, scale in parts])
+        variances = jnp.concatenate([scale**2 * variances for _, scale in parts])
+        log_weights = jnp.concatenate([log_weights + share for share, _ in parts])
+    weights = jnp.broadcast_to(jnp.exp(log_weights), (len(X), len(log_weights)))
+    return jnp.moveaxis(means, 0, 1), jnp.moveaxis(variances, 0, 1), weights
 
 
 @compiled
 def _log_prob(
-    model: AbstractModel, X: Float[Array, "N D"], y: Num[Array, "N Q"], key: PRNGKeyArray, n_samples: int
+    law: Law, X: Float[Array, "N D"], y: Num[Array, "N Q"], key: PRNGKeyArray, n_samples: int
 ) -> tuple[Float[Array, " N"], Float[Array, " N"]]:
     """Log of the mean density over components, and the mean of the log densities; joint over outputs."""
-    means, variances = output_components(model, X, key, n_samples)
-    log_density = model.likelihood.predictive_log_density(y, means, variances, key)
-    return logsumexp(log_density, axis=0) - jnp.log(means.shape[0]), log_density.mean(0)
+    components = Components.at(law, X, key, n_samples)
+
+    def at(y: Array) -> tuple[Array, Array]:
+        log_density = components.log_densities(y)
+        return logsumexp(log_density + components.log_weights[:, None], axis=0), components.mean(log_density)
+
+    if law.calibration is None:
+        return at(y)
+    centre = components.mean(components.moments()[0])
+    parts = _parts(law.calibration, X, centre.shape[-1])
+    found = [at(centre + (y - centre) / scale) for _, scale in parts]
+    sizes = [jnp.log(scale).sum(-1) for _, scale in parts]
+    shares = [share for share, _ in parts]
+    mixture, mean_log = (
+        _log_mean(shares, [values[i] - size for values, size in zip(found, sizes, strict=True)]) for i in (0, 1)
+    )
+    return mixture, mean_log
 
 
 @compiled
 def _quantiles(
-    model: AbstractModel, X: Float[Array, "N D"], alphas: Float[Array, " A"], key: PRNGKeyArray, n_samples: int
+    law: Law, X: Float[Array, "N D"], alphas: Float[Array, " A"], key: PRNGKeyArray, n_samples: int
 ) -> tuple[Float[Array, "N P A"]]:
     """Quantiles of the mixture by bisection of its distribution function, (N, P, A)."""
-    means, variances = output_components(model, X, key, n_samples)
-    y_mean, y_variance = model.likelihood.predictive_moments(means, variances, key)
+    components = Components.at(law, X, key, n_samples)
+    y_mean, y_variance = components.moments()
+    centre = components.mean(y_mean)
+    parts = _parts(law.calibration, X, centre.shape[-1])
     width = 40.0 * jnp.sqrt(y_variance) + 1e-12
-    low, high = (y_mean - width).min(0)[..., None], (y_mean + width).max(0)[..., None]
-    low, high = jnp.broadcast_arrays(low + 0 * alphas, high + 0 * alphas)
+    low, high = (y_mean - width).min(0), (y_mean + width).max(0)
+    if law.calibration is not None:
+        widest = jnp.maximum(parts[0][1], parts[1][1])
+        low, high = centre + widest * (low - centre), centre + widest * (high - centre)
+    low, high = jnp.broadcast_arrays(low[..., None] + 0 * alphas, high[..., None] + 0 * alphas)
 
-    def cdf(y: Float[Array, "N P A"]) -> Float[Array, "N P A"]:
-        at = jnp.moveaxis(y, -1, 0)[:, None]
-        return jnp.moveaxis(model.likelihood.predictive_cdf(at, means, variances).mean(1), 0, -1)
+    def cdf(y: Array) -> Array:
+        if law.calibration is None:
+            return components.cdf(y)
+        middle = centre[..., None]
+        found = [jnp.exp(share) * components.cdf(middle + (y - middle) / scale[..., None]) for share, scale in parts]
+        return sum(found[1:], start=found[0])
 
     def halve(bounds: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bounds
@@ -100,9 +161,14 @@ def _quantiles(
         is_below = cdf(middle) < alphas
         return jnp.where(is_below, middle, low), jnp.where(is_below, high, middle)
 
-    if isinstance(model.likelihood, PoissonLikelihood):
-        # The distribution function of counts jumps at whole numbers: the last one in an interval shorter than 1.
-        low, high = jax.lax.while_loop(lambda bounds: jnp.any(bounds[1] - bounds[0] >= 1.0), halve, (low, high))
+    if isinstance(law.candidates[0].likelihood, PoissonLikelihood):
+        # The distribution function of counts jumps at whole numbers: the last one in an interval shorter than 1, or,
+        # beyond 2⁵³, than the distance of two doubles.
+        def is_open(bounds: tuple[Array, Array]) -> Array:
+            low, high = bounds
+            return jnp.any((high - low >= 1.0) & (0.5 * (low + high) > low) & (0.5 * (low + high) < high))
+
+        low, high = jax.lax.while_loop(is_open, halve, (low, high))
         return (jnp.floor(high),)
     low, high = jax.lax.fori_loop(0, QUANTILE_STEPS, lambda _, bounds: halve(bounds), (low, high))
     return (0.5 * (low + high),)
@@ -116,50 +182,81 @@ def _samples(
     return jax.lax.map(lambda i: sample_outputs(model, X, jax.random.fold_in(key, i)), start + jnp.arange(n_draws))
 
 
-def predictive_moments(model: AbstractModel, X: np.ndarray, seed: int, n_samples: int) -> tuple[np.ndarray, ...]:
+def predictive_moments(law: Law, X: np.ndarray, seed: int, n_samples: int) -> tuple[np.ndarray, ...]:
     """Mean (N, P) and covariance (N, P, P) of y."""
     with computing():
         key = random_key(seed)
-    return by_blocks(lambda rows: _moments(model, rows, key, n_samples), X)
+    return by_blocks(lambda rows: _moments(law, rows, key, n_samples), X)
 
 
-def predictive_components(model: AbstractModel, X: np.ndarray, seed: int, n_samples: int) -> tuple[np.ndarray, ...]:
-    """Means and variances (S, N, P) of y given each path: the components of the predictive mixture."""
+def predictive_components(law: Law, X: np.ndarray, seed: int, n_samples: int) -> tuple[np.ndarray, ...]:
+    """Means and variances (T, N, P) of y of each component of the predictive mixture, and weights (T,)."""
     with computing():
         key = random_key(seed)
-    components = by_blocks(lambda rows: _components(model, rows, key, n_samples), X)
-    return tuple(np.moveaxis(part, 1, 0) for part in components)
+    means, variances, weights = by_blocks(lambda rows: _components(law, rows, key, n_samples), X)
+    is_there = weights[0] > 0.0
+    return np.moveaxis(means, 1, 0)[is_there], np.moveaxis(variances, 1, 0)[is_there], weights[0, is_there]
 
 
-def predictive_log_prob(
-    model: AbstractModel, X: np.ndarray, y: np.ndarray, seed: int, n_samples: int
-) -> tuple[np.ndarray, ...]:
+def predictive_log_prob(law: Law, X: np.ndarray, y: np.ndarray, seed: int, n_samples: int) -> tuple[np.ndarray, ...]:
     """Log of the mean density, and mean of the log densities, one number for each row."""
     with computing():
         key = random_key(seed)
-    return by_blocks(lambda rows, targets: _log_prob(model, rows, targets, key, n_samples), X, y)
+    return by_blocks(lambda rows, targets: _log_prob(law, rows, targets, key, n_samples), X, y)
 
 
-def predictive_quantiles(
-    model: AbstractModel, X: np.ndarray, alphas: np.ndarray, seed: int, n_samples: int
-) -> np.ndarray:
+def predictive_quantiles(law: Law, X: np.ndarray, alphas: np.ndarray, seed: int, n_samples: int) -> np.ndarray:
     """Quantiles (N, P, A) of y for each output."""
     with computing():
         key, levels = random_key(seed), on_device(alphas)
-    return by_blocks(lambda rows: _quantiles(model, rows, levels, key, n_samples), X)[0]
+    return by_blocks(lambda rows: _quantiles(law, rows, levels, key, n_samples), X)[0]
 
 
-def joint_samples(model: AbstractModel, X: np.ndarray, seed: int, n_samples: int) -> np.ndarray:
+def joint_samples(law: Law, X: np.ndarray, seed: int, n_samples: int, n_paths: int) -> np.ndarray:
     """Joint draws (S, N, Q): all rows at once, because one function g serves them all.
 
-    Draws come in blocks of 1, 4, 16, 64 or 256, so that few programs serve all numbers of draws.
+    Each draw is one of a member; members are drawn by their weights. `n_paths` are those of the mean about which a
+    recalibrated law is wider or narrower.
     """
+    members = law.members()
+    rng = np.random.default_rng(seed)
+    if len(members) == 1:
+        draws = _joint_samples(members[0][0], X, seed, 0, n_samples)
+    else:
+        counts = rng.multinomial(n_samples, [weight for _, weight in members]).tolist()
+        parts = [
+            _joint_samples(model, X, seed, i, n)
+            for i, ((model, _), n) in enumerate(zip(members, counts, strict=True))
+            if n > 0
+        ]
+        draws = np.concatenate(parts)[rng.permutation(n_samples)]
+    if law.calibration is None:
+        return draws
+    centre = predictive_moments(law, X, seed, n_paths)[0]
+    is_tail = rng.random((*draws.shape[:2], 1)) < law.calibration.tail_share
+    scales = predictive_scales(law.calibration, X) * np.where(is_tail, law.calibration.tail_width, 1.0)
+    return centre + scales * (draws - centre)
+
+
+def _joint_samples(model: AbstractModel, X: np.ndarray, seed: int, member: int, n_samples: int) -> np.ndarray:
+    """Draws of one member; in blocks of 1, 4, 16, 64 or 256, so that few programs serve all numbers of draws."""
     index = np.arange(size_class(len(X))) % len(X)
     size = next(s for s in (1, 4, 16, 64, 256) if s >= n_samples or s == 256)
     with computing():
-        key, rows = random_key(seed), on_device(X[index])
+        key, rows = random_key(seed), on_device(X[index, : model.output.basis.Z.shape[-1]])
+        key = key if member == 0 else jax.random.fold_in(key, member)
         blocks = [_samples(model, rows, key, on_device(i), size) for i in range(0, n_samples, size)]
         return np.concatenate([np.asarray(block) for block in blocks])[:n_samples, : len(X)]
+
+
+@compiled
+def _scales(calibration: Calibration, X: Float[Array, "N D"]) -> tuple[Float[Array, "N P"]]:
+    return (calibration.scales(X[:, : _width(calibration, X)]),)
+
+
+def predictive_scales(calibration: Calibration, X: np.ndarray) -> np.ndarray:
+    """s(x) of a recalibrated law, (N, P)."""
+    return by_blocks(lambda rows: _scales(calibration, rows), X)[0]
 
 
 @compiled

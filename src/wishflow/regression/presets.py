@@ -91,6 +91,7 @@ def fast_preset(n_rows: int, n_inputs: int, state_dim: int | None = None) -> Tra
         # through; with many, the flow hides in it what it should explain. A few hundred rows do not pay for ν = 10.
         dof=1 if n_inputs <= FEW_INPUTS else FEW_DOF if n_rows < FEW_ROWS else None,
         validation_fraction=0.1,
+        calibrate=True,
         state_dim=state_dim,
         posterior="rotated",
     )
@@ -125,6 +126,7 @@ def fast_class_preset(n_rows: int, n_inputs: int, state_dim: int | None = None) 
         n_train_samples=1,
         dof=None,
         validation_fraction=0.0,
+        calibrate=False,
         state_dim=state_dim,
     )
 

@@ -83,21 +83,26 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         covariance *= (std / sampled)[:, None] * (std / sampled)[None]
         return covariance if self.is_multi_output_ else covariance[..., 0]
 
-    def predict_components(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of y given each of S sample paths: (S, N), or (S, N, P) for several targets.
+    def predict_components(self, X: Any, return_weights: bool = False) -> tuple[np.ndarray, ...]:
+        """Mean and variance of y of each of S components of the predictive distribution: (S, N), or (S, N, P) for
+        several targets; with `return_weights` also their weights (S,).
 
-        The predictive distribution of a row is their equally weighted mixture, one of normals where the noise is
-        Gaussian; all scores of a row follow from it. S is 1 where the inputs are not moved at random.
+        The distribution of a row is their mixture, one of normals where the noise is Gaussian; all scores of a row
+        follow from it. Components are the sample paths of the members; those of a recalibrated law with tails come
+        twice, narrow and wide. Weights are equal unless there are several candidates or tails. S is 1 where the inputs
+        are not moved at random.
         """
-        parts = prediction.predictive_components(self.model_, self._scaled(X), self.seed_, self._n_predict())
-        means, variances = self.y_scaler_.inverse(parts[0]), parts[1] * self.y_scaler_.scale**2
-        return (means, variances) if self.is_multi_output_ else (means[..., 0], variances[..., 0])
+        Z = self._scaled(X)
+        means, variances, weights = prediction.predictive_components(self._law(), Z, self.seed_, self._n_predict())
+        means, variances = self.y_scaler_.inverse(means), variances * self.y_scaler_.scale**2
+        parts = (means, variances) if self.is_multi_output_ else (means[..., 0], variances[..., 0])
+        return (*parts, weights) if return_weights else parts
 
     def predict_quantiles(self, X: Any, alpha: Any) -> np.ndarray:
         """Quantiles of y, by inverting the predictive distribution: (N, A), or (N, P, A) for several targets."""
         levels = checks.levels("alpha", alpha)
         Z = self._scaled(X)
-        quantiles = prediction.predictive_quantiles(self.model_, Z, levels, self.seed_, self._n_predict())
+        quantiles = prediction.predictive_quantiles(self._law(), Z, levels, self.seed_, self._n_predict())
         quantiles = quantiles * self.y_scaler_.scale[:, None] + self.y_scaler_.mean[:, None]
         return self._shaped(quantiles)
 
@@ -127,13 +132,23 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         return self._shaped(np.moveaxis(self._draws(X, n_samples, checks.any_seed(random_state)), 0, -1))
 
     def _draws(self, X: Any, n_samples: int, seed: int) -> np.ndarray:
-        return self.y_scaler_.inverse(prediction.joint_samples(self.model_, self._scaled(X), seed, n_samples))
+        draws = prediction.joint_samples(self._law(), self._scaled(X), seed, n_samples, self._n_predict())
+        return self.y_scaler_.inverse(draws)
 
 
 class SparseGPRegressor(ModelRegressor):
     """Sparse Gaussian process regression with several outputs and non-Gaussian noise (SGP).
 
     With Gaussian noise the collapsed bound is maximised by L-BFGS where N allows; otherwise natural gradients and Adam.
+
+    With Gaussian noise and calibrate="auto" the predictive law is recalibrated by predictions of each row from the
+    others, where a test says that it is needed (`preset="paper"`: never): its width may then depend on the inputs, and
+    its tails may be heavier than those of a normal. `status_` says what was found, `calibration_` holds it (None:
+    nothing). None turns it off.
+
+    n_members=K fits K members, each without one fold of the rows. The predictive law is their mixture,
+    `oof_predictions_` and `oof_log_prob_` are the mean and the log density of each row by the member that has not seen
+    it, and these recalibrate the mixture.
     """
 
     def __init__(
@@ -149,6 +164,8 @@ class SparseGPRegressor(ModelRegressor):
         random_state=None,
         callbacks=None,
         verbose=0,
+        n_members=1,
+        calibrate="auto",
     ):
         self.n_inducing = n_inducing
         self.kernel = kernel
@@ -161,11 +178,17 @@ class SparseGPRegressor(ModelRegressor):
         self.random_state = random_state
         self.callbacks = callbacks
         self.verbose = verbose
+        self.n_members = n_members
+        self.calibrate = calibrate
 
     def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
         """There is only the phase of the output GP here, so `max_iter` and `learning_rate` are those of that phase."""
         options = TrainingOptions(
-            max_iter=self.max_iter, batch_size=self.batch_size, learning_rate=self.learning_rate, tol=self.tol
+            max_iter=self.max_iter,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            tol=self.tol,
+            calibrate=self.calibrate,
         )
         training = with_options(preset_spec(self.preset, PRESETS, n_rows, n_inputs), options)
         changes: dict[str, Any] = {}
@@ -197,6 +220,10 @@ class FlowRegressor(ModelRegressor):
     does not predict them better than the sparse GP alone becomes that GP, fitted to all rows. `status_`
     says what was kept, `validation_history_` holds the densities. With 0 the flow is trained on all rows and kept as it
     ends.
+
+    `calibrate` and `n_members` are those of `SparseGPRegressor`. A single flow is recalibrated by the rows held back
+    from it. With K members both flows and sparse GPs are fitted, without comparing them; `weights_` are the weights of
+    the two candidates, those of highest out-of-fold density. `model_` is then the first flow, and `members_` has all.
     """
 
     def __init__(
@@ -224,6 +251,8 @@ class FlowRegressor(ModelRegressor):
         random_state=None,
         callbacks=None,
         verbose=0,
+        n_members=1,
+        calibrate="auto",
     ):
         self.diffusion = diffusion
         self.rank = rank
@@ -248,6 +277,8 @@ class FlowRegressor(ModelRegressor):
         self.random_state = random_state
         self.callbacks = callbacks
         self.verbose = verbose
+        self.n_members = n_members
+        self.calibrate = calibrate
 
     def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
         return flow_training(self, PRESETS, n_rows, n_inputs, self.validation_fraction)
@@ -307,6 +338,7 @@ def flow_training(
         tol=estimator.tol,
         validation_fraction=validation_fraction,
         state_dim=state_dim,
+        calibrate=estimator.calibrate,
     )
     wider = {} if state_dim is None else {"state_dim": state_dim}
     training = with_options(preset_spec(estimator.preset, presets, n_rows, n_inputs, **wider), options)

@@ -19,12 +19,16 @@ from ..errors import ModelFileError
 from ..files.arrays import flatten_arrays, unflatten_arrays
 from ..files.json import plain
 from ..files.model_file import write_model
+from ..kernels import RBF
+from ..likelihoods import Gaussian
 from ..numerics.devices import computing
 from ..numerics.scaling import Scaler
 from . import flow, sparse_gp
+from .calibration import Calibration
 from .specs import FlowSpec, SparseGPSpec
 
 NOT_STORED = ("callbacks",)
+OUT_OF_FOLD = ("oof_log_prob_", "oof_predictions_")
 PLAIN_ATTRIBUTES = ("n_features_in_", "n_iter_", "seed_", "status_", "is_multi_output_")
 
 
@@ -54,9 +58,11 @@ def save_estimator(estimator: Any, path: str | Path) -> None:
         },
         "spec": estimator.spec_.to_json(),
         "training": estimator.training_.to_json(),
-        "shapes": _shapes(estimator),
+        "shapes": _shapes(estimator, estimator.model_),
         "attributes": {n: plain(getattr(estimator, n)) for n in PLAIN_ATTRIBUTES if hasattr(estimator, n)},
         "names": _names(estimator),
+        "calibration": _calibration_shapes(estimator.calibration_),
+        "members": _members(estimator),
         "history_columns": estimator.history_.columns.tolist(),
         "history_phases": estimator.history_["phase"].tolist(),
     }
@@ -74,12 +80,37 @@ def _parameter_to_json(name: str, value: Any) -> Any:
         return None
 
 
-def _shapes(estimator: Any) -> dict[str, int]:
-    model = estimator.model_
+def _shapes(estimator: Any, model: Any) -> dict[str, int]:
     width = 1 if hasattr(estimator, "classes_") else model.output.posterior.mean.shape[0]
     n_field = model.field.basis.Z.shape[0] if hasattr(model, "field") else 0
     n_inducing, state_dim = model.output.basis.Z.shape
     return {"n_inducing": n_inducing, "n_field_inducing": n_field, "n_targets": width, "state_dim": state_dim}
+
+
+def _members(estimator: Any) -> list[dict[str, Any]] | None:
+    """What each candidate is; None where there is one model alone."""
+    if not hasattr(estimator, "members_"):
+        return None
+    return [
+        {
+            "name": name,
+            "weight": estimator.weights_[name],
+            "n_members": len(models),
+            "spec": estimator.member_specs_[name].to_json(),
+            "shapes": _shapes(estimator, models[0]),
+        }
+        for name, models in estimator.members_.items()
+    ]
+
+
+def _calibration_shapes(calibration: Calibration | None) -> dict[str, Any] | None:
+    if calibration is None:
+        return None
+    by_input = calibration.log_scale
+    return {
+        "n_targets": len(calibration.scale),
+        "inducing": None if by_input is None else list(by_input.output.basis.Z.shape),
+    }
 
 
 def _names(estimator: Any) -> dict[str, Any]:
@@ -94,10 +125,18 @@ def _names(estimator: Any) -> dict[str, Any]:
 def _arrays(estimator: Any) -> dict[str, np.ndarray]:
     with computing():
         arrays = {f"model.{name}": value for name, value in flatten_arrays(estimator.model_).items()}
+        for i, models in enumerate(getattr(estimator, "members_", {}).values()):
+            for k, model in enumerate(models):
+                arrays |= {f"member.{i}.{k}.{name}": value for name, value in flatten_arrays(model).items()}
     for part in ("x_scaler_", "y_scaler_"):
         scaler = getattr(estimator, part)
         arrays |= {f"{part}.mean": scaler.mean, f"{part}.scale": scaler.scale}
+    if estimator.calibration_ is not None:
+        with computing():
+            found = flatten_arrays(estimator.calibration_)
+        arrays |= {f"calibration.{name}": value for name, value in found.items()}
     arrays["directions_"] = estimator.directions_
+    arrays |= {name: getattr(estimator, name) for name in OUT_OF_FOLD if hasattr(estimator, name)}
     numbers = estimator.history_.drop(columns="phase")
     arrays |= {f"history.{name}": numbers[name].to_numpy() for name in numbers}
     if hasattr(estimator, "classes_") and estimator.classes_.dtype.kind not in "OU":
@@ -105,16 +144,29 @@ def _arrays(estimator: Any) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _template(header: dict[str, Any]) -> Any:
-    """A model of the right structure: built from its specs, with shapes from the file."""
-    spec, training = specs.from_json(header["spec"]), specs.from_json(header["training"])
-    shapes = header["shapes"]
+def _template(header: dict[str, Any], kind: dict[str, Any]) -> Any:
+    """A model of the right structure: built from its specs, with shapes from the file.
+
+    `kind` has the spec and the shapes: the header itself, or what it says of a candidate.
+    """
+    spec, training = specs.from_json(kind["spec"]), specs.from_json(header["training"])
+    shapes = kind["shapes"]
     dim = shapes.get("state_dim", header["attributes"]["n_features_in_"])  # older files have no wider states
     base = SparseGPSpec(spec.kernel, spec.likelihood)
     model: Any = sparse_gp.build(base, training, np.zeros((shapes["n_inducing"], dim)), shapes["n_targets"])
     if isinstance(spec, FlowSpec):
         model = flow.build(spec, training, model, np.zeros((shapes["n_field_inducing"], dim)), jax.random.key(0))
     return jax.tree.map(np.asarray, model)
+
+
+def _calibration_template(header: dict[str, Any]) -> Calibration:
+    shapes, training = header["calibration"], specs.from_json(header["training"])
+    n_targets = shapes["n_targets"]
+    scale, one = np.ones(n_targets), np.ones(())
+    if shapes["inducing"] is None:
+        return Calibration(scale, one, one)
+    by_input = sparse_gp.build(SparseGPSpec(RBF(), Gaussian()), training, np.zeros(shapes["inducing"]), n_targets)
+    return Calibration(scale, one, one, jax.tree.map(np.asarray, by_input), scale)
 
 
 def restore(estimator: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
@@ -124,8 +176,22 @@ def restore(estimator: Any, header: dict[str, Any], arrays: dict[str, np.ndarray
     arrays_of_model = part("model.")
     if header["file"]["format_version"] == 1:
         arrays_of_model = {present_name(name): value for name, value in arrays_of_model.items()}
-    restored = unflatten_arrays(_template(header), arrays_of_model)
+    restored = unflatten_arrays(_template(header, header), arrays_of_model)
     estimator.model_ = jax.tree.map(np.asarray, restored)
+    for i, kind in enumerate(header.get("members") or []):
+        if i == 0:
+            estimator.members_, estimator.weights_, estimator.member_specs_ = {}, {}, {}
+        name, template = kind["name"], _template(header, kind)
+        models = [unflatten_arrays(template, part(f"member.{i}.{k}.")) for k in range(kind["n_members"])]
+        estimator.members_[name] = [jax.tree.map(np.asarray, model) for model in models]
+        estimator.weights_[name], estimator.member_specs_[name] = kind["weight"], specs.from_json(kind["spec"])
+    for name in OUT_OF_FOLD:
+        if name in arrays:
+            setattr(estimator, name, arrays[name])
+    estimator.calibration_ = None
+    if header.get("calibration") is not None:  # files of version 0.1 have none
+        restored = unflatten_arrays(_calibration_template(header), part("calibration."))
+        estimator.calibration_ = jax.tree.map(np.asarray, restored)
     estimator.spec_, estimator.training_ = specs.from_json(header["spec"]), specs.from_json(header["training"])
     for name in ("x_scaler_", "y_scaler_"):
         setattr(estimator, name, Scaler(**{f.name: arrays[f"{name}.{f.name}"] for f in dataclasses.fields(Scaler)}))

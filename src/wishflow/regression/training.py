@@ -15,9 +15,10 @@ from jaxtyping import Bool, Float, PyTree
 
 from ..callbacks import CallbackList
 from ..inducing.points import inducing_points
+from ..kernels import RBF
 from ..likelihoods import Gaussian
 from ..numerics import platform
-from ..numerics.devices import on_device, random_key
+from ..numerics.devices import random_key
 from ..numerics.padding import size_class
 from ..training.journal import Journal, Trained
 from ..training.loop import DIVERGED, STOPPED, StochasticPhase
@@ -28,11 +29,17 @@ from ..training.validation import BestState, held_back, is_ahead
 from ..wishart.specs import NoDiffusion
 from . import flow, sparse_gp
 from .batches import padded_batch
+from .calibration import Calibration, HonestRows, calibrate
 from .held_back import HeldBack
+from .law import Law
 from .lbfgs import CollapsedPhase
+from .leave_one_out import leave_one_out
+from .prediction import predictive_components, predictive_log_prob
 from .specs import FlowSpec, SparseGPSpec
 from .steps import RowSteps
 
+# Targets that are noise for the most part need few iterations.
+MOST_ITERATIONS = 100
 # Variance of the field of a flow that is at rest.
 AT_REST = 1e-12
 
@@ -40,7 +47,8 @@ AT_REST = 1e-12
 @dataclasses.dataclass(frozen=True)
 class Problem:
     """A model to train on scaled data; a state may be wider than the inputs, which are its first `n_inputs` columns
-    (None: all). `n_paths` are the sample paths of a prediction.
+    (None: all). `n_paths` are the sample paths of a prediction. With `keeps_flow` a flow is not compared with the
+    sparse GP alone.
     """
 
     spec: SparseGPSpec | FlowSpec
@@ -52,6 +60,7 @@ class Problem:
     learning_rate: Callable | None = None
     n_inputs: int | None = None
     n_paths: int = 100
+    keeps_flow: bool = False
 
     def rows(self, keep: Bool[np.ndarray, " N"]) -> Problem:
         """The problem with some of its rows."""
@@ -122,7 +131,53 @@ def train_group(problems: list[Problem], calls: CallbackList, indices: tuple[int
         return _train_validated(problems, calls, indices, n_models)
     group, journal = Group.of(problems), Journal(calls, indices, n_models)
     outcome = run_phases(phases_of(group), start_of(group), journal)
-    return journal.trained(outcome.models, outcome.status, group.specs)
+    trained = journal.trained(outcome.models, outcome.status, group.specs)
+    if isinstance(group.spec, FlowSpec):
+        return trained
+    return [_recalibrated(one, gp_calibration(p, one.model)) for one, p in zip(trained, problems, strict=True)]
+
+
+# --- recalibration -------------------------------------------------------------------------------
+
+
+def is_calibrated(problem: Problem) -> bool:
+    """Whether the law of a problem may be recalibrated: its components must be normal."""
+    return problem.training.calibrate and isinstance(problem.spec.likelihood, Gaussian)
+
+
+def gp_calibration(problem: Problem, model: Any) -> Calibration | None:
+    """The recalibration of a sparse GP, by its predictions of each row from the others."""
+    X = problem.X[:, : problem.n_inputs]
+    if not is_calibrated(problem) or len(X) > problem.training.collapsed_limit:
+        return None
+    means, variances = leave_one_out(model, X, problem.y)
+    rows = HonestRows(X, problem.y, means[None], variances[None], np.ones(1))
+    return calibrate(rows, functools.partial(gp_for, problem), problem.seed)
+
+
+def flow_calibration(problem: Problem, model: Any, held: Problem) -> Calibration | None:
+    """The recalibration of a flow, by its predictions of rows held back from it."""
+    if not is_calibrated(problem):
+        return None
+    means, variances, weights = predictive_components(Law.of(model), held.X, problem.seed, problem.n_paths)
+    rows = HonestRows(held.X[:, : problem.n_inputs], held.y, means, variances, weights)
+    return calibrate(rows, functools.partial(gp_for, problem), problem.seed)
+
+
+def gp_for(problem: Problem, X: Float[np.ndarray, "N D"], y: Float[np.ndarray, "N P"]) -> Any:
+    """A sparse GP with the settings of a problem, for other targets."""
+    training = problem.training.without_flow()
+    training = dataclasses.replace(training, collapsed=True, warm_iter=min(training.warm_iter, MOST_ITERATIONS))
+    spec = SparseGPSpec(RBF(), Gaussian())
+    group = Group.of([Problem(spec, training, X, y, problem.n_inducing, problem.seed)])
+    return run_phases(phases_of(group), start_of(group), Journal(CallbackList())).models
+
+
+def _recalibrated(trained: Trained, calibration: Calibration | None) -> Trained:
+    if calibration is None:
+        return trained
+    status = f"{trained.status}; {calibration.describe()}"
+    return dataclasses.replace(trained, calibration=calibration, status=status)
 
 
 # --- phases --------------------------------------------------------------------------------------
@@ -232,28 +287,36 @@ def _train_validated(
 
     rows = HeldBack.of([(p.X, p.y) for p in held], seeds, n_paths)
     flows = fitted(part, phases_of(part, rows), start_of(part), calls)
-    gps = fitted(part_gp, phases_of(part_gp), start_of(part_gp), CallbackList())
     best = flows.outcome.best
     assert best is not None
-    inputs = HeldBack.of([(p.X[:, : p.n_inputs], p.y) for p in held], seeds, n_paths)
-    reference = inputs.log_densities(stacked([jax.tree.map(on_device, gp.model) for gp in gps.trained]))
+    if problems[0].keeps_flow:
+        reference = [np.full_like(values, -np.inf) for values in best.densities]
+    else:
+        gps = fitted(part_gp, phases_of(part_gp), start_of(part_gp), CallbackList())
+        laws = [Law.of(gp.model, gp_calibration(p, gp.model)) for p, gp in zip(kept, gps.trained, strict=True)]
+        reference = [predictive_log_prob(law, p.X, p.y, p.seed, 1)[0] for law, p in zip(laws, held, strict=True)]
     is_stopped = np.array([trained.status == STOPPED for trained in flows.trained])
     is_flow = np.array([is_ahead(a, b, 0.0) for a, b in zip(best.densities, reference, strict=True)]) | is_stopped
+    is_flow |= problems[0].keeps_flow
     ends = flows
     if (is_flow & ~is_stopped).any():
         rest = Stretch.after(best.step, whole.training.max_iter)
         ends = fitted(whole, [_flow_phase(whole, "all rows", unchanged, rest=rest)], best.models, calls)
     if not is_flow.all():
         gps = fitted(whole_gp, phases_of(whole_gp), start_of(whole_gp), CallbackList())
-    chosen = []
+    states, chosen = unstacked(best.models, len(problems)), []
     for i, trained in enumerate(flows.trained):
         why = _reason(bool(is_flow[i]), best, reference[i], i)
         if not is_flow[i]:
-            chosen.append(_as_flow(whole, i, trained, gps.trained[i], why))
-        elif is_stopped[i]:
-            chosen.append(dataclasses.replace(trained, status=f"{STOPPED}; {why}"))
+            gp = gps.trained[i]
+            kept_gp = _as_flow(whole, i, trained, gp, why)
+            chosen.append(_recalibrated(kept_gp, gp_calibration(problems[i], gp.model)))
+            continue
+        if is_stopped[i]:
+            found = dataclasses.replace(trained, status=f"{STOPPED}; {why}")
         else:
-            chosen.append(_continued(trained, ends.trained[i], why))
+            found = _continued(trained, ends.trained[i], why)
+        chosen.append(_recalibrated(found, flow_calibration(problems[i], states[i], held[i])))
     return chosen
 
 
@@ -277,7 +340,9 @@ def _continued(first: Trained, last: Trained, why: str) -> Trained:
 def _reason(is_flow: bool, best: BestState, reference: Float[np.ndarray, " R"], i: int) -> str:
     """Which model was kept, and why."""
     flow_density, gp_density = best.densities[i].mean(), reference.mean()
-    numbers = f"flow {flow_density:.4f} after {best.step[i]} iterations, sparse GP {gp_density:.4f}"
+    numbers = f"flow {flow_density:.4f} after {best.step[i]} iterations"
+    if np.isfinite(gp_density):
+        numbers += f", sparse GP {gp_density:.4f}"
     which = "the flow was kept" if is_flow else "the sparse GP was kept"
     return f"{which} (log density of {len(reference)} held-back rows, scaled: {numbers})"
 

@@ -27,6 +27,7 @@ class Trained:
     n_iter: int
     status: str
     spec: Any
+    calibration: Any = None
 
 
 class Journal:

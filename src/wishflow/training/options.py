@@ -17,6 +17,8 @@ WHOLE_NUMBERS = ("n_steps", "max_iter", "batch_size", "n_train_samples")
 class TrainingOptions:
     """Options of an estimator that take the place of a preset's values; None leaves the preset's.
 
+    `calibrate` is "auto", which leaves the preset's, or None: no recalibration.
+
     They are as a user gave them: `with_options` checks them. A `learning_rate` that is a function of the step (an optax
     schedule) is no number of a spec: training takes it as it is.
     """
@@ -30,6 +32,7 @@ class TrainingOptions:
     tol: Any = None
     validation_fraction: Any = None
     state_dim: int | None = None
+    calibrate: Any = "auto"
 
     @property
     def schedule(self) -> Callable | None:
@@ -71,6 +74,10 @@ def with_options(training: TrainingSpec, options: TrainingOptions) -> TrainingSp
         given["tolerance"] = checks.tolerance(options.tol)
     if options.validation_fraction is not None:
         given["validation_fraction"] = checks.fraction("validation_fraction", options.validation_fraction)
+    if options.calibrate not in ("auto", None):
+        raise OptionError(f"calibrate={options.calibrate!r} given; expected 'auto' or None.")
+    if options.calibrate is None:
+        given["calibrate"] = False
     if options.state_dim is not None:
         given["state_dim"] = options.state_dim
     if options.path_average is not None:

@@ -31,9 +31,10 @@ class TrainingSpec(Spec):
     stochastic steps do not move those named by `fixed_inducing` ("none", "field", "all"). `dof` are the degrees of
     freedom ν of the diffusion "wishart" (None: its rank). `validation_fraction` of the rows are held back from the
     training of a flow: the state that predicts them best is kept, or the sparse GP alone where the flow predicts them
-    no better (0: no rows are held back, and the flow is kept as it ends). `state_dim` are the dimensions of a flow's
-    state (None: those of the inputs). `posterior` is the form of the covariances of q of the diffusions "wishart" and
-    "gp" (`Wishart`). These are for regression and classification.
+    no better (0: no rows are held back, and the flow is kept as it ends). With `calibrate` the predictive law is
+    recalibrated by rows that its models have not seen (`regression.calibration`). `state_dim` are the dimensions of a
+    flow's state (None: those of the inputs). `posterior` is the form of the covariances of q of the diffusions
+    "wishart" and "gp" (`Wishart`). These are for regression and classification.
     """
 
     max_iter: int
@@ -66,6 +67,7 @@ class TrainingSpec(Spec):
     state_dim: int | None = None
     posterior: str = "structured"
     validation_fraction: float = 0.0
+    calibrate: bool = False
 
     def __post_init__(self) -> None:
         if self.fixed_inducing not in FIXED_INDUCING:

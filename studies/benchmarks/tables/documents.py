@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from . import forecasting, performance, reproduction, searches
+from . import calibration, forecasting, performance, reproduction, searches
 
 DOCUMENTS = ("README.md", "docs/reproduction.md", "docs/results.md", "docs/performance.md")
 PARTS = {
@@ -31,6 +31,7 @@ PARTS = {
     "growth_memory": performance.growth_memory_table,
     "first_use": performance.first_use_table,
     "waiting": performance.waiting_table,
+    "calibration": calibration.calibration_table,
     "checks": performance.checks_table,
     "race": performance.race_table,
     "gpu": performance.gpu_tables,

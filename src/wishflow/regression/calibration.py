@@ -1,0 +1,199 @@
+"""Recalibration of predictive laws by rows that took no part in training.
+
+The recalibrated law is that of μ(x) + c s(x) (Y − μ(x)), Y having the law of the model with mean μ(x). s(x) is a
+constant, or a function of the inputs, exp(½ h(x)), where the errors say so; c is 1, or, with a small probability, a
+width w > 1 for heavy tails. A mixture of normals stays one, so mean, standard deviation, quantiles, draws, components
+and density all describe one law, whose density integrates to one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.special
+from jaxtyping import Array, Float, Scalar
+
+from ..numerics.devices import AnyArray
+from .leave_one_out import leave_one_out
+from .sparse_gp import SparseGPModel
+
+# Fewer rows say too little of a scale, or of a scale that depends on the inputs.
+LEAST_ROWS = 30
+LEAST_ROWS_BY_INPUT = 60
+# More rows would say no more.
+MOST_ROWS = 5000
+# Twice the gain in log density that a scale and tails must have: 95 % of the law of χ² with two degrees of freedom.
+LEAST_GAIN = 6.0
+# A scale by inputs must be ahead by this many standard errors of the mean gain.
+LEAST_LEAD = 2.0
+SCALES = np.exp(np.linspace(np.log(0.3), np.log(3.0), 93))
+TAILS = ((0.0, 1.0), *((share, width) for share in (0.02, 0.05, 0.1, 0.2, 0.3) for width in (2.0, 3.0)))
+# Squared errors in units of their variance, before their logarithm.
+SMALLEST_SQUARE = 1e-6
+# |h| at most: scales from 1/8 to 8.
+LARGEST_LOG = 2.0 * float(np.log(8.0))
+
+FitGP = Callable[[Float[np.ndarray, "N D"], Float[np.ndarray, "N P"]], SparseGPModel]
+
+
+class Calibration(eqx.Module):
+    """s(x), the share of tails and their width w."""
+
+    scale: Float[AnyArray, " P"]
+    tail_share: Float[AnyArray, ""]
+    tail_width: Float[AnyArray, ""]
+    log_scale: SparseGPModel | None = None
+    unit: Float[AnyArray, " P"] | None = None
+
+    def scales(self, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
+        """s(x) of each output at scaled inputs."""
+        scale = jnp.broadcast_to(jnp.asarray(self.scale), (len(X), len(self.scale)))
+        if self.log_scale is None:
+            return scale
+        return scale * jnp.exp(0.5 * self._log_scales(X))
+
+    def _log_scales(self, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
+        assert self.log_scale is not None and self.unit is not None
+        h = self.log_scale.output.conditioned().means(X) * self.unit
+        return jnp.clip(h, -LARGEST_LOG, LARGEST_LOG)
+
+    def parts(self) -> tuple[tuple[Scalar, Scalar], ...]:
+        """Probability and factor c of the two parts of the law."""
+        share, width = jnp.asarray(self.tail_share), jnp.asarray(self.tail_width)
+        return ((1.0 - share, jnp.ones_like(width)), (share, width))
+
+    def variance_factor(self) -> Scalar:
+        """E c²."""
+        (narrow, _), (wide, width) = self.parts()
+        return narrow + wide * width**2
+
+    def describe(self) -> str:
+        """What it does, in words."""
+        by_input = " and depend on the inputs" if self.log_scale is not None else ""
+        sizes = ", ".join(f"{value:.2f}" for value in np.asarray(self.scale))
+        tails = ""
+        if float(self.tail_share) > 0.0:
+            tails = f"; {float(self.tail_share):.0%} of the mass is {float(self.tail_width):.0f} times as wide"
+        return f"recalibrated: deviations from the mean are multiplied by {sizes}{by_input}{tails}"
+
+
+@dataclasses.dataclass(frozen=True)
+class HonestRows:
+    """Rows with predictions by models that have not seen them: T normal components for each, with weights.
+
+    `between` is the variance of the members of a mixture about their mean at new rows, for each output. Each row is
+    predicted by one member; the mixture of all is wider by `between`, and the error of its mean is smaller by it.
+    """
+
+    X: Float[np.ndarray, "N D"]
+    y: Float[np.ndarray, "N P"]
+    means: Float[np.ndarray, "T N P"]
+    variances: Float[np.ndarray, "T N P"]
+    weights: Float[np.ndarray, " T"]
+    between: Float[np.ndarray, " P"] | float = 0.0
+
+    def subset(self, keep: np.ndarray) -> HonestRows:
+        """Some of the rows."""
+        return dataclasses.replace(
+            self,
+            X=self.X[keep],
+            y=self.y[keep],
+            means=self.means[:, keep],
+            variances=self.variances[:, keep],
+        )
+
+    @property
+    def centre(self) -> Float[np.ndarray, "N P"]:
+        """μ(x)."""
+        return np.einsum("t,tnp->np", self.weights, self.means)
+
+    def errors(self) -> tuple[Float[np.ndarray, "N P"], Float[np.ndarray, "N P"]]:
+        """y − μ as the mixture of all members would have it, in units in which that mixture is as wide as the
+        components are; and the standard deviation of the components.
+        """
+        centre = self.centre
+        variance = np.einsum("t,tnp->np", self.weights, self.variances + (self.means - centre) ** 2)
+        error = self.y - centre
+        smaller = np.clip(1.0 - self.between / np.maximum(np.mean(error**2, 0), 1e-300), 0.5, 1.0)
+        return error * np.sqrt(smaller * variance / (variance + self.between)), np.sqrt(variance)
+
+    def log_densities(
+        self, errors: Float[np.ndarray, "N P"], scale: Float[np.ndarray, "#N P"] | float
+    ) -> Float[np.ndarray, " N"]:
+        """Log density of given errors where the law is `scale` times as wide about μ, joint over outputs."""
+        at = self.centre + errors / scale
+        each = -0.5 * (np.log(2.0 * np.pi * self.variances) + (at - self.means) ** 2 / self.variances)
+        by_component = each.sum(-1) + np.log(self.weights)[:, None]
+        log_scale = np.broadcast_to(np.log(scale), errors.shape).sum(-1)
+        return scipy.special.logsumexp(by_component, axis=0) - log_scale
+
+
+def calibrate(rows: HonestRows, fit_gp: FitGP, seed: int) -> Calibration | None:
+    """The recalibration that the rows ask for; None where the law of the models is as good.
+
+    `fit_gp` fits a sparse GP to scaled inputs and targets.
+    """
+    n = len(rows.y)
+    if n < LEAST_ROWS:
+        return None
+    if n > MOST_ROWS:
+        rows = rows.subset(np.random.default_rng(seed).permutation(n)[:MOST_ROWS])
+    errors, sds = rows.errors()
+    # Outputs have scales of their own; what all of them have in common is found with the tails.
+    by_output = np.sqrt(np.mean((errors / sds) ** 2, 0)) if errors.shape[1] > 1 else np.ones(1)
+    before = rows.log_densities(errors, 1.0)
+    scale, tail, found = _scale_and_tails(rows, errors, np.broadcast_to(by_output, errors.shape))
+    by_input = _by_input(rows, errors, sds, fit_gp) if n >= LEAST_ROWS_BY_INPUT else None
+    if by_input is not None:
+        model, unit, h = by_input
+        scale_h, tail_h, found_h = _scale_and_tails(rows, errors, by_output * np.exp(0.5 * h))
+        gain = found_h - found
+        if gain.mean() > LEAST_LEAD * gain.std() / np.sqrt(len(gain)):
+            return _calibration(scale_h * by_output, tail_h, model, unit)
+    if 2.0 * (found - before).sum() <= LEAST_GAIN:
+        return None
+    return _calibration(scale * by_output, tail, None, None)
+
+
+def _calibration(
+    scale: Float[np.ndarray, " P"], tail: tuple[float, float], model: SparseGPModel | None, unit: np.ndarray | None
+) -> Calibration:
+    model = None if model is None else jax.tree.map(np.asarray, model)
+    return Calibration(scale, np.asarray(tail[0]), np.asarray(tail[1]), model, unit)
+
+
+def _scale_and_tails(
+    rows: HonestRows, errors: Float[np.ndarray, "N P"], relative: Float[np.ndarray, "N P"]
+) -> tuple[float, tuple[float, float], Float[np.ndarray, " N"]]:
+    """The constant factor and the tails of highest density, by trying all of a grid; and the densities of the rows."""
+    widths = sorted({width for _, width in TAILS})
+    values = {width: np.stack([rows.log_densities(errors, s * width * relative) for s in SCALES]) for width in widths}
+    best: tuple[float, int, tuple[float, float], np.ndarray] | None = None
+    for share, width in TAILS:
+        with np.errstate(divide="ignore"):
+            densities = np.logaddexp(np.log1p(-share) + values[1.0], np.log(share) + values[width])
+        totals = densities.sum(1)
+        i = int(np.argmax(totals))
+        if best is None or totals[i] > best[0]:
+            best = float(totals[i]), i, (share, width), densities[i]
+    assert best is not None
+    return float(SCALES[best[1]]), best[2], best[3]
+
+
+def _by_input(
+    rows: HonestRows, errors: Float[np.ndarray, "N P"], sds: Float[np.ndarray, "N P"], fit_gp: FitGP
+) -> tuple[SparseGPModel, np.ndarray, Float[np.ndarray, "N P"]] | None:
+    """A GP of the log of squared errors: the model, the unit of its targets, and h at each row without that row."""
+    logs = np.log((errors / sds) ** 2 + SMALLEST_SQUARE)
+    unit = logs.std(0)
+    if not (np.isfinite(unit).all() and (unit > 1e-6).all()):
+        return None
+    targets = (logs - logs.mean(0)) / unit
+    model = fit_gp(rows.X, targets)
+    h, _ = leave_one_out(model, rows.X, targets)
+    return model, unit, np.clip(h * unit, -LARGEST_LOG, LARGEST_LOG)

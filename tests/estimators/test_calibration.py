@@ -1,0 +1,231 @@
+"""Recalibration and members: one law behind all predictions, honest rows, and what they gain."""
+
+import dataclasses
+import pickle
+
+import jax
+import numpy as np
+import pytest
+import scipy.stats
+
+import wishflow as wf
+from wishflow.errors import DataError, OptionError
+from wishflow.numerics.devices import computing
+from wishflow.regression.calibration import HonestRows, calibrate
+from wishflow.regression.leave_one_out import leave_one_out
+from wishflow.regression.members import _weights, folds_of, new_rows
+
+QUICK = {"n_inducing": 20, "max_iter": 60, "random_state": 0}
+
+
+def funnel(n, seed=0):
+    """Noise that grows with the input."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-2.0, 2.0, n)
+    return x[:, None], np.sin(2.0 * x) + (0.05 + 0.3 * (x > 0) * x) * rng.normal(size=n)
+
+
+@pytest.fixture(scope="module")
+def recalibrated():
+    with computing():
+        return wf.SparseGPRegressor(**QUICK).fit(*funnel(200))
+
+
+@pytest.fixture(scope="module")
+def members():
+    with computing():
+        return wf.SparseGPRegressor(n_members=3, **QUICK).fit(*funnel(200))
+
+
+def no_gp(X, y):
+    raise AssertionError("no GP is fitted to so few rows")
+
+
+# --- leaving one out -----------------------------------------------------------------------------
+
+
+def test_leaving_one_out_is_conditioning_on_the_other_rows():
+    """With the same kernel, noise and inducing points: the closed form, and a posterior found without the row."""
+    from wishflow.regression.batches import padded_batch
+    from wishflow.regression.collapsed import optimal_posterior
+
+    with computing():
+        X, y = funnel(30)
+        model = wf.SparseGPRegressor(n_inducing=8, max_iter=5, random_state=0, calibrate=None).fit(X, y)
+        Xs, ys = model.x_scaler_.forward(X), model.y_scaler_.forward(y[:, None])
+        means, variances = leave_one_out(model.model_, Xs, ys)
+        trained = jax.tree.map(jax.numpy.asarray, model.model_)
+        for n in (0, 7, 29):
+            others = np.arange(30) != n
+            q = optimal_posterior(trained, padded_batch(Xs[others], ys[others]))
+            gp = dataclasses.replace(trained.output, posterior=q).conditioned()
+            mean, variance = gp.marginals(jax.numpy.asarray(Xs[n : n + 1]))
+            np.testing.assert_allclose(means[n], mean[0], rtol=1e-8)
+            np.testing.assert_allclose(variances[n], variance[0] + trained.likelihood.variance, rtol=1e-8)
+
+
+# --- one law -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["recalibrated", "members"])
+def test_all_predictions_describe_one_law(name, request):
+    """Density, distribution function, moments, components and draws."""
+    model = request.getfixturevalue(name)
+    assert model.calibration_ is not None
+    x = np.array([[1.5]])
+    mean, sd = (float(v[0]) for v in model.predict(x, return_std=True))
+    grid = np.linspace(mean - 40 * sd, mean + 40 * sd, 16_001)
+    density = np.exp(model.log_prob(np.repeat(x, len(grid), 0), grid))
+    step = grid[1] - grid[0]
+    assert density.sum() * step == pytest.approx(1.0, abs=1e-6)
+    assert (density * grid).sum() * step == pytest.approx(mean, abs=1e-6)
+    assert (density * (grid - mean) ** 2).sum() * step == pytest.approx(sd**2, rel=1e-5)
+    levels = np.array([0.025, 0.3, 0.9])
+    for level, quantile in zip(levels, model.predict_quantiles(x, levels)[0], strict=True):
+        assert density[grid <= quantile].sum() * step == pytest.approx(level, abs=2e-3)
+    means, variances, weights = model.predict_components(x, return_weights=True)
+    assert weights.sum() == pytest.approx(1.0) and weights @ means[:, 0] == pytest.approx(mean)
+    mixed = weights @ scipy.stats.norm.pdf(grid[8_100], means[:, 0], np.sqrt(variances[:, 0]))
+    assert mixed == pytest.approx(density[8_100], rel=1e-9)
+    draws = model.sample_y(x, 4000)[0]
+    assert draws.mean() == pytest.approx(mean, abs=0.1 * sd) and draws.std() == pytest.approx(sd, rel=0.08)
+    assert np.mean(draws < model.predict_quantiles(x, [0.9])[0, 0]) == pytest.approx(0.9, abs=0.02)
+
+
+def test_noise_by_input_is_found(recalibrated):
+    """The standard deviation follows the noise, where that of the plain GP is the same everywhere."""
+    X, y = funnel(1000, seed=1)
+    plain = wf.SparseGPRegressor(calibrate=None, **QUICK).fit(*funnel(200))
+    assert plain.calibration_ is None
+    assert recalibrated.log_prob(X, y).mean() > plain.log_prob(X, y).mean() + 0.3
+    quiet, loud = (recalibrated.predict([[x]], return_std=True)[1][0] for x in (-1.0, 1.8))
+    assert loud > 4.0 * quiet
+    low, high = recalibrated.predict_interval(X, 0.8).T
+    assert np.mean((low < y) & (y < high)) == pytest.approx(0.8, abs=0.05)
+    assert "recalibrated" in recalibrated.status_ and "depend on the inputs" in recalibrated.status_
+
+
+def test_a_law_that_is_right_is_left_alone():
+    """Of 40 samples of normal errors few are recalibrated: a scale and tails have two parameters."""
+    changed = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        y = rng.normal(size=(50, 1))
+        rows = HonestRows(rng.normal(size=(50, 2)), y, np.zeros((1, 50, 1)), np.ones((1, 50, 1)), np.ones(1))
+        changed += calibrate(rows, no_gp, seed) is not None
+    assert changed <= 6
+
+
+@pytest.mark.parametrize(("factor", "dof"), [(2.0, None), (0.6, None), (1.0, 2.5)])
+def test_scales_and_tails_are_found(factor, dof):
+    rng = np.random.default_rng(0)
+    errors = factor * (rng.normal(size=(58, 1)) if dof is None else rng.standard_t(dof, (58, 1)))
+    rows = HonestRows(np.zeros((58, 1)), errors, np.zeros((1, 58, 1)), np.ones((1, 58, 1)), np.ones(1))
+    found = calibrate(rows, no_gp, 0)
+    assert found is not None
+    if dof is None:
+        assert found.scale[0] == pytest.approx(factor, rel=0.2)
+    else:
+        assert found.tail_share > 0.0
+    assert "multiplied by" in found.describe()
+
+
+def test_mixtures_are_not_recalibrated_by_the_errors_of_their_members():
+    """Members that err by themselves: their mixture is wider and errs less, so it needs less than each of them."""
+    rng = np.random.default_rng(0)
+    n, between = 4000, 0.5
+    shifts = rng.normal(size=(n, 1)) * between**0.5
+    y = rng.normal(size=(n, 1))
+    alone = HonestRows(np.zeros((n, 1)), y, shifts[None], np.full((1, n, 1), 1.0), np.ones(1))
+    together = dataclasses.replace(alone, between=np.array([between]))
+    errors, _ = alone.errors()
+    assert errors.std() == pytest.approx(1.5**0.5, rel=0.05)
+    errors, _ = together.errors()
+    # Many members about the truth: the mean errs by 1, and the mixture is as wide as √1.5.
+    assert errors.std() == pytest.approx(1.5**-0.5, rel=0.05)
+
+
+def test_only_normal_components_are_recalibrated():
+    X, y = funnel(60)
+    assert wf.SparseGPRegressor(likelihood="student_t", **QUICK).fit(X, y).calibration_ is None
+    assert wf.SparseGPRegressor(preset="paper", n_inducing=5, max_iter=2).fit(X, y).calibration_ is None
+
+
+def test_two_targets_have_scales_of_their_own():
+    X, y = funnel(200)
+    both = np.column_stack([y, np.cos(X[:, 0]) + 0.1 * np.random.default_rng(3).normal(size=200)])
+    model = wf.SparseGPRegressor(n_members=2, **QUICK).fit(X, both)
+    mean, sd = model.predict(X[:4], return_std=True)
+    assert mean.shape == sd.shape == (4, 2) and np.isfinite(model.log_prob(X, both)).all()
+    assert model.oof_predictions_.shape == (200, 2)
+
+
+def test_an_unknown_recalibration_is_refused():
+    with pytest.raises(OptionError, match="calibrate='always' given; expected 'auto' or None"):
+        wf.SparseGPRegressor(calibrate="always").fit(*funnel(20))
+
+
+# --- members -------------------------------------------------------------------------------------
+
+
+def test_folds_are_of_equal_size_and_need_rows():
+    counts = np.bincount(folds_of(103, 5, 0))
+    assert counts.sum() == 103 and counts.max() - counts.min() <= 1
+    with pytest.raises(DataError, match="n_members=5 given for 9 rows"):
+        wf.SparseGPRegressor(n_members=5).fit(*funnel(9))
+
+
+def test_out_of_fold_predictions_are_those_of_fits_without_the_row(members):
+    """Of rows whose targets are changed, the prediction of the fold changes in other folds alone."""
+    X, y = funnel(200)
+    folds = folds_of(200, 3, members.seed_)
+    k = int(folds[5])
+    others = members.members_["sparse GP"][k]
+    alone = wf.SparseGPRegressor(calibrate=None, **QUICK).fit(X, y)
+    alone.model_ = others
+    np.testing.assert_allclose(members.oof_predictions_[folds == k], alone.predict(X[folds == k]), rtol=1e-9)
+    np.testing.assert_allclose(members.oof_log_prob_[folds == k], alone.log_prob(X, y)[folds == k], rtol=1e-9)
+
+
+def test_weights_maximise_the_density_of_the_mixture():
+    rng = np.random.default_rng(0)
+    densities = {"a": rng.normal(size=300), "b": rng.normal(size=300) - 0.3}
+    found = _weights(densities)
+    grid = np.linspace(0.001, 0.999, 999)
+    totals = [np.logaddexp(densities["a"] + np.log(w), densities["b"] + np.log1p(-w)).sum() for w in grid]
+    assert found["a"] == pytest.approx(grid[int(np.argmax(totals))], abs=0.01)
+    assert _weights({"a": densities["a"], "b": densities["a"] - 50.0}) == {"a": 1.0}
+
+
+def test_new_rows_are_near_the_rows_and_not_among_them():
+    """Half to all of the distance that the rows have from their nearest neighbours."""
+    X = np.random.default_rng(0).normal(size=(400, 3))
+    made = new_rows(X, 0)
+
+    def nearest(A, B, k):
+        return np.sort(np.linalg.norm(A[:, None] - B[None], axis=-1), axis=1)[:, k].mean()
+
+    assert 0.5 * nearest(X, X, 1) < nearest(made, X, 0) < nearest(X, X, 1)
+
+
+@pytest.mark.parametrize("name", ["recalibrated", "members"])
+def test_files_and_pickles_keep_the_law(name, request, tmp_path):
+    model = request.getfixturevalue(name)
+    X, y = funnel(20, seed=2)
+    model.save(tmp_path / "model")
+    for again in (wf.load(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(again.log_prob(X, y), model.log_prob(X, y))
+        np.testing.assert_array_equal(again.sample_y(X, 3), model.sample_y(X, 3))
+
+
+@pytest.mark.slow
+def test_flows_and_sparse_gps_are_mixed():
+    X, y = funnel(150)
+    model = wf.FlowRegressor(n_members=2, n_predict_samples=10, **QUICK).fit(X, y)
+    assert set(model.weights_) <= {"flow", "sparse GP"} and sum(model.weights_.values()) == pytest.approx(1.0)
+    assert "2 members, weights of candidates" in model.status_
+    assert model.predict_components(X[:3])[0].shape[1] == 3
+    labels = wf.FlowClassifier(n_members=2, n_predict_samples=4, **QUICK).fit(X, y > 0)
+    np.testing.assert_allclose(labels.predict_proba(X[:5]).sum(1), 1.0)
+    many = wf.fit_many([wf.SparseGPRegressor(n_members=2, **QUICK)], [(X, y)])[0]
+    assert len(many.members_["sparse GP"]) == 2
