@@ -58,7 +58,7 @@ class JoinedPosterior(eqx.Module):
         variances = jnp.exp(posterior.log_variances).T
         return cls(kernel, product.astype(dtype), variances.astype(dtype), len(further), is_orthogonal)
 
-    def moments(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N D"], Float[Array, "N P"], Float[Array, "N P"]]:
+    def moments(self, X: Float[Array, "N K"]) -> tuple[Float[Array, "N D"], Float[Array, "N P"], Float[Array, "N P"]]:
         """The further means, the means and the variances of all outputs at the rows."""
         linear, explained, quadratics = joined_moments(
             self.kernel.matrix(X), self.product, self.variances, self.is_orthogonal
