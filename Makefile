@@ -58,13 +58,14 @@ test-slow: $(STAMP)
 test-all: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
-# The lowest versions that pyproject.toml allows, resolved by uv, in an environment of its own.
+# The lowest versions that pyproject.toml allows, resolved by uv, in an environment of its own. What old versions of
+# libraries find deprecated in newer ones is not ours to mend.
 test-lowest:
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
 	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct -e ".[dev]"
 	JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.jax_cache_lowest WISHFLOW_TEST_CACHE=$(CURDIR)/.jax_cache_lowest \
-		.venv-lowest/bin/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(ARGS)
+		.venv-lowest/bin/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" -W ignore::DeprecationWarning $(ARGS)
 
 bench: $(STAMP)
 	$(BIN)/python -m studies.benchmarks.speed $(ARGS)

@@ -191,6 +191,31 @@ def plot_violins(
     return ax
 
 
+def plot_calibration(histogram: ArrayLike, coverage: Mapping[float, float], axes: Any = None) -> Any:
+    """Histogram of the probability integral transform, and the part of the values inside central intervals.
+
+    `histogram` are counts in equal parts of [0, 1]; `coverage` maps nominal levels to observed parts. `axes` are two
+    Axes (None: those of a new figure). Dashed lines are where a law that is right would be.
+    """
+    if axes is None:
+        import matplotlib.pyplot as plt
+
+        _, axes = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
+    left, right = axes
+    counts = np.asarray(histogram, float)
+    edges = np.linspace(0.0, 1.0, len(counts) + 1)
+    left.bar(edges[:-1], counts / counts.mean(), 1.0 / len(counts), align="edge", color=FIRST_COLOUR, alpha=0.6)
+    left.axhline(1.0, color="black", linestyle="--", linewidth=1.0)
+    left.set(xlabel="P(Y ≤ y)", ylabel="density", title="Probability integral transform", xlim=(0.0, 1.0))
+    levels, inside = np.array(list(coverage)), np.array(list(coverage.values()))
+    right.plot([0.0, 1.0], [0.0, 1.0], color="black", linestyle="--", linewidth=1.0)
+    right.plot(levels, inside, "o-", color=FIRST_COLOUR)
+    for level, value in zip(levels, inside, strict=True):
+        right.annotate(f"{value:.0%}", (level, value), textcoords="offset points", xytext=(-30, 6))
+    right.set(xlabel="level of the interval", ylabel="part inside", title="Coverage", xlim=(0, 1), ylim=(0, 1))
+    return axes
+
+
 def _violin(ax: Axes, place: int, values: np.ndarray, colour: str) -> None:
     values = values[np.isfinite(values)]
     if np.ptp(values) > 0.0:  # the outline of equal numbers is not defined

@@ -107,6 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             results[name] = run(name, options.seeds)
             write_json_atomic(options.output, results)
         print(name, verdict(name, results[name]), flush=True)
+    closed = [verdict(name, results[name])["gap_closed"] for name in results]
+    print(f"{sum(value >= GAP_CLOSED for value in closed)} problems with at least {GAP_CLOSED:.0%} of the gap closed")
 
 
 if __name__ == "__main__":

@@ -260,6 +260,8 @@ BAD_OPTIONS = {
     "random_state": [-1, 2**32, 0.5, "seed", True],
     "verbose": [-1, "yes", None],
     "callbacks": [3, ["log.csv"], wf.callbacks.EarlyStop],
+    "n_members": [0, -1, 1.5, "two"],
+    "calibrate": ["always", True, 1],
 }
 
 

@@ -53,7 +53,7 @@ def test_a_daily_cycle_that_turns_with_the_season_is_found(y):
 
 
 @pytest.mark.slow
-def test_the_kernel_and_the_noise_do_not_see_products(y):
+def test_the_kernel_and_the_noise_do_not_see_products(y, types_unchecked):
     options = {"calendar": "seasonal", "lags": 2, "rank": 2, "n_inducing": 8, "max_iter": 3, "white_noise": "state"}
     model = wf.WishartForecaster(**options).fit(y)
     assert model.units_.periods == ("day", "week", "year", calendar.SEASONAL)

@@ -14,6 +14,7 @@ from wishflow.numerics.devices import computing
 from wishflow.regression.calibration import HonestRows, calibrate
 from wishflow.regression.leave_one_out import leave_one_out
 from wishflow.regression.members import _weights, folds_of, new_rows
+from wishflow.regression.prediction import predictive_cdf
 
 QUICK = {"n_inducing": 20, "max_iter": 60, "random_state": 0}
 
@@ -53,7 +54,8 @@ def test_leaving_one_out_is_conditioning_on_the_other_rows():
         X, y = funnel(30)
         model = wf.SparseGPRegressor(n_inducing=8, max_iter=5, random_state=0, calibrate=None).fit(X, y)
         Xs, ys = model.x_scaler_.forward(X), model.y_scaler_.forward(y[:, None])
-        means, variances = leave_one_out(model.model_, Xs, ys)
+        means, variances, is_known = leave_one_out(model.model_, Xs, ys)
+        assert is_known.all()
         trained = jax.tree.map(jax.numpy.asarray, model.model_)
         for n in (0, 7, 29):
             others = np.arange(30) != n
@@ -105,13 +107,16 @@ def test_noise_by_input_is_found(recalibrated):
     assert "recalibrated" in recalibrated.status_ and "depend on the inputs" in recalibrated.status_
 
 
-def test_a_law_that_is_right_is_left_alone():
-    """Of 40 samples of normal errors few are recalibrated: a scale and tails have two parameters."""
+@pytest.mark.parametrize("n_targets", [1, 5])
+def test_a_law_that_is_right_is_left_alone(n_targets):
+    """Of 40 samples of normal errors few are recalibrated: the test knows how many scales there are."""
     changed = 0
     for seed in range(40):
         rng = np.random.default_rng(seed)
-        y = rng.normal(size=(50, 1))
-        rows = HonestRows(rng.normal(size=(50, 2)), y, np.zeros((1, 50, 1)), np.ones((1, 50, 1)), np.ones(1))
+        shape = (1, 50, n_targets)
+        rows = HonestRows(
+            rng.normal(size=(50, 2)), rng.normal(size=shape[1:]), np.zeros(shape), np.ones(shape), np.ones(1)
+        )
         changed += calibrate(rows, no_gp, seed) is not None
     assert changed <= 6
 
@@ -143,6 +148,36 @@ def test_mixtures_are_not_recalibrated_by_the_errors_of_their_members():
     errors, _ = together.errors()
     # Many members about the truth: the mean errs by 1, and the mixture is as wide as √1.5.
     assert errors.std() == pytest.approx(1.5**-0.5, rel=0.05)
+
+
+def test_targets_without_errors_are_no_reason_to_recalibrate():
+    """A constant column is predicted exactly: nothing is known of its scale, and no scale is zero."""
+    rng = np.random.default_rng(0)
+    y = np.hstack([np.zeros((50, 1)), 2.0 * rng.normal(size=(50, 1))])
+    rows = HonestRows(np.zeros((50, 1)), y, np.zeros((1, 50, 2)), np.ones((1, 50, 2)), np.ones(1))
+    found = calibrate(rows, no_gp, 0)
+    assert found is None or (found.scale > 0.05).all()
+    broken = dataclasses.replace(rows, means=np.full((1, 50, 2), np.nan))
+    assert calibrate(broken, no_gp, 0) is None
+
+
+def test_rows_that_decide_their_own_prediction_are_left_out():
+    """Without noise, and with as many inducing points as rows, a prediction without the row is rounding for some."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (60, 3))
+    y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2]
+    model = wf.SparseGPRegressor(random_state=0).fit(X, y)
+    X = rng.uniform(-1.0, 1.0, (500, 3))
+    found = model.diagnose(X, np.sin(X[:, 0]) + X[:, 1] * X[:, 2])
+    assert found.coverage[0.8] > 0.6
+
+
+@pytest.mark.parametrize(("n_rows", "n_members"), [(41, 5), (65, 2)])
+def test_members_have_one_shape_whatever_the_number_of_rows(n_rows, n_members):
+    """Folds of these sizes have other size classes."""
+    X, y = funnel(n_rows)
+    model = wf.SparseGPRegressor(n_members=n_members, max_iter=3, random_state=2**32 - 1).fit(X, y)
+    assert np.isfinite(model.log_prob(X, y)).all()
 
 
 def test_only_normal_components_are_recalibrated():
@@ -187,6 +222,14 @@ def test_out_of_fold_predictions_are_those_of_fits_without_the_row(members):
     np.testing.assert_allclose(members.oof_log_prob_[folds == k], alone.log_prob(X, y)[folds == k], rtol=1e-9)
 
 
+def test_a_fit_of_one_member_forgets_the_members_of_an_earlier_fit():
+    X, y = funnel(60)
+    model = wf.SparseGPRegressor(n_members=2, **QUICK).fit(X, y)
+    again = model.set_params(n_members=1).fit(X, y)
+    assert not hasattr(again, "members_") and not hasattr(again, "oof_log_prob_")
+    np.testing.assert_array_equal(again.predict(X), wf.SparseGPRegressor(**QUICK).fit(X, y).predict(X))
+
+
 def test_weights_maximise_the_density_of_the_mixture():
     rng = np.random.default_rng(0)
     densities = {"a": rng.normal(size=300), "b": rng.normal(size=300) - 0.3}
@@ -206,6 +249,7 @@ def test_new_rows_are_near_the_rows_and_not_among_them():
         return np.sort(np.linalg.norm(A[:, None] - B[None], axis=-1), axis=1)[:, k].mean()
 
     assert 0.5 * nearest(X, X, 1) < nearest(made, X, 0) < nearest(X, X, 1)
+    assert not (made[:, None] == X[None]).all(-1).any()
 
 
 @pytest.mark.parametrize("name", ["recalibrated", "members"])
@@ -218,14 +262,84 @@ def test_files_and_pickles_keep_the_law(name, request, tmp_path):
         np.testing.assert_array_equal(again.sample_y(X, 3), model.sample_y(X, 3))
 
 
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_counts_have_intervals_of_whole_numbers_and_a_pit_all_the_same():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (300, 1))
+    y = rng.poisson(0.3, 300).astype(float)
+    found = (
+        wf.SparseGPRegressor(likelihood="poisson", n_inducing=5, max_iter=100, random_state=0).fit(X, y).diagnose(X, y)
+    )
+    assert scipy.stats.kstest(found.pit[:, 0], "uniform").statistic < 0.1
+    assert found.coverage[0.8] >= 0.8
+
+
 @pytest.mark.slow
 def test_flows_and_sparse_gps_are_mixed():
     X, y = funnel(150)
     model = wf.FlowRegressor(n_members=2, n_predict_samples=10, **QUICK).fit(X, y)
     assert set(model.weights_) <= {"flow", "sparse GP"} and sum(model.weights_.values()) == pytest.approx(1.0)
     assert "2 members, weights of candidates" in model.status_
+    assert model.mean_covariance(X[:2]).shape == (2, 1, 1)
     assert model.predict_components(X[:3])[0].shape[1] == 3
     labels = wf.FlowClassifier(n_members=2, n_predict_samples=4, **QUICK).fit(X, y > 0)
     np.testing.assert_allclose(labels.predict_proba(X[:5]).sum(1), 1.0)
+    assert labels.oof_predictions_.shape == (150, 2)
     many = wf.fit_many([wf.SparseGPRegressor(n_members=2, **QUICK)], [(X, y)])[0]
     assert len(many.members_["sparse GP"]) == 2
+
+
+# --- diagnosis -----------------------------------------------------------------------------------
+
+
+def test_a_law_that_fits_has_a_flat_histogram_and_no_warning(recalibrated):
+    X, y = funnel(1000, seed=4)
+    found = recalibrated.diagnose(X, y)
+    assert found.warnings == () and found.histogram.sum() == 1000
+    assert scipy.stats.kstest(found.pit[:, 0], "uniform").statistic < 0.08
+    assert found.log_density == pytest.approx(recalibrated.log_prob(X, y).mean())
+    assert found.rmse == pytest.approx(np.sqrt(np.mean((recalibrated.predict(X) - y) ** 2)))
+    low, high = recalibrated.predict_interval(X, 0.8).T
+    assert found.width[0.8] == pytest.approx(np.mean(high - low), rel=1e-6)
+    assert found.coverage[0.8] == pytest.approx(np.mean((low <= y) & (y <= high)), abs=1e-9)
+    assert "80% intervals contain" in str(found)
+    axes = found.plot()
+    assert [ax.get_title() for ax in axes] == ["Probability integral transform", "Coverage"]
+
+
+def test_a_law_that_is_too_narrow_is_called_so(recalibrated):
+    X, y = funnel(300, seed=5)
+    mean = recalibrated.predict(X)
+    with pytest.warns(UserWarning, match="over-confident: "):
+        found = recalibrated.diagnose(X, mean + 3.0 * (y - mean))
+    assert len(found.warnings) == 3
+
+
+def test_errors_of_several_targets_are_whitened():
+    """Correlated targets of one noise: the predictive covariance of a sparse GP has none of it, and says so."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (120, 1))
+    noise = rng.normal(size=(120, 1))
+    y = np.hstack([X + 0.3 * noise, X - 0.3 * noise])
+    found = wf.SparseGPRegressor(calibrate=None, **QUICK).fit(X, y).diagnose(X, y)
+    assert found.correlation[0, 1] < -0.9 and found.whitened_correlation.shape == (2, 2)
+
+
+@pytest.mark.parametrize("likelihood", ["student_t", "poisson"])
+def test_extreme_quantiles_are_where_the_distribution_function_says(likelihood):
+    """Beyond 40 standard deviations near two degrees of freedom, and of counts beyond 2⁵³."""
+    X = np.linspace(0.0, 1.0, 30)[:, None]
+    rng = np.random.default_rng(0)
+    if likelihood == "student_t":
+        spec = wf.likelihoods.StudentT(dof=2.05)
+        y = X[:, 0] + 0.1 * rng.standard_t(2.05, 30)
+        levels = [1e-9, 0.5, 1.0 - 1e-9]
+    else:
+        spec, y, levels = likelihood, rng.poisson(1e17, 30).astype(float), [0.1, 0.9]
+    model = wf.SparseGPRegressor(likelihood=spec, n_inducing=5, max_iter=5, random_state=0).fit(X, y)
+    quantiles = model.predict_quantiles(X[:1], levels)[0]
+    assert np.isfinite(quantiles).all() and (np.diff(quantiles) > 0).all()
+    with computing():
+        law, Z = model._law(), model._scaled(X[:1])
+        found = [float(predictive_cdf(law, Z, model.y_scaler_.forward(np.array([[q]])), 0, 1)[0, 0]) for q in quantiles]
+    np.testing.assert_allclose(found, levels, rtol=1e-3)

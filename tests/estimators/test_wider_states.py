@@ -160,7 +160,7 @@ def test_a_gp_that_is_kept_is_that_of_the_inputs(quick, tmp_path):
 def test_folds_on_both_sides_of_the_limit_are_fitted_together(quick):
     """Of 666 rows some folds of ten have 599 and some 600."""
     X, y = smooth(600)
-    options = {"n_inducing": 8, "random_state": 0, "max_iter": 3}
+    options = {"n_inducing": 8, "random_state": 0, "max_iter": 3, "validation_fraction": 0}
     data = [(X[:n], y[:n]) for n in (599, 600)]
     fitted = wf.fit_many([wf.FlowRegressor(**options) for _ in data], data)
     for model, (X, y) in zip(fitted, data, strict=True):

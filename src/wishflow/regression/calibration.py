@@ -9,6 +9,7 @@ and density all describe one law, whose density integrates to one.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import equinox as eqx
@@ -16,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
+import scipy.stats
 from jaxtyping import Array, Float, Scalar
 
 from ..numerics.devices import AnyArray
@@ -27,8 +29,8 @@ LEAST_ROWS = 30
 LEAST_ROWS_BY_INPUT = 60
 # More rows would say no more.
 MOST_ROWS = 5000
-# Twice the gain in log density that a scale and tails must have: 95 % of the law of χ² with two degrees of freedom.
-LEAST_GAIN = 6.0
+# Level of the likelihood-ratio test that scales and tails must pass.
+LEVEL = 0.95
 # A scale by inputs must be ahead by this many standard errors of the mean gain.
 LEAST_LEAD = 2.0
 SCALES = np.exp(np.linspace(np.log(0.3), np.log(3.0), 93))
@@ -107,10 +109,15 @@ class HonestRows:
             variances=self.variances[:, keep],
         )
 
-    @property
+    @functools.cached_property
     def centre(self) -> Float[np.ndarray, "N P"]:
         """μ(x)."""
         return np.einsum("t,tnp->np", self.weights, self.means)
+
+    @functools.cached_property
+    def _constants(self) -> Float[np.ndarray, "T N"]:
+        """What does not depend on y in the log of weight and density of each component."""
+        return np.log(self.weights)[:, None] - 0.5 * np.log(2.0 * np.pi * self.variances).sum(-1)
 
     def errors(self) -> tuple[Float[np.ndarray, "N P"], Float[np.ndarray, "N P"]]:
         """y − μ as the mixture of all members would have it, in units in which that mixture is as wide as the
@@ -127,8 +134,7 @@ class HonestRows:
     ) -> Float[np.ndarray, " N"]:
         """Log density of given errors where the law is `scale` times as wide about μ, joint over outputs."""
         at = self.centre + errors / scale
-        each = -0.5 * (np.log(2.0 * np.pi * self.variances) + (at - self.means) ** 2 / self.variances)
-        by_component = each.sum(-1) + np.log(self.weights)[:, None]
+        by_component = self._constants - 0.5 * ((at - self.means) ** 2 / self.variances).sum(-1)
         log_scale = np.broadcast_to(np.log(scale), errors.shape).sum(-1)
         return scipy.special.logsumexp(by_component, axis=0) - log_scale
 
@@ -146,7 +152,10 @@ def calibrate(rows: HonestRows, fit_gp: FitGP, seed: int) -> Calibration | None:
     errors, sds = rows.errors()
     # Outputs have scales of their own; what all of them have in common is found with the tails.
     by_output = np.sqrt(np.mean((errors / sds) ** 2, 0)) if errors.shape[1] > 1 else np.ones(1)
+    by_output = np.clip(by_output, SCALES[0], SCALES[-1])
     before = rows.log_densities(errors, 1.0)
+    if not np.isfinite(before).all():
+        return None
     scale, tail, found = _scale_and_tails(rows, errors, np.broadcast_to(by_output, errors.shape))
     by_input = _by_input(rows, errors, sds, fit_gp) if n >= LEAST_ROWS_BY_INPUT else None
     if by_input is not None:
@@ -155,7 +164,8 @@ def calibrate(rows: HonestRows, fit_gp: FitGP, seed: int) -> Calibration | None:
         gain = found_h - found
         if gain.mean() > LEAST_LEAD * gain.std() / np.sqrt(len(gain)):
             return _calibration(scale_h * by_output, tail_h, model, unit)
-    if 2.0 * (found - before).sum() <= LEAST_GAIN:
+    # One scale for each output, and the tails.
+    if not 2.0 * (found - before).sum() > scipy.stats.chi2.ppf(LEVEL, errors.shape[1] + 1):
         return None
     return _calibration(scale * by_output, tail, None, None)
 
@@ -195,5 +205,5 @@ def _by_input(
         return None
     targets = (logs - logs.mean(0)) / unit
     model = fit_gp(rows.X, targets)
-    h, _ = leave_one_out(model, rows.X, targets)
+    h, _, _ = leave_one_out(model, rows.X, targets)
     return model, unit, np.clip(h * unit, -LARGEST_LOG, LARGEST_LOG)

@@ -25,7 +25,8 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
 
     The options are those of `FlowRegressor`; states are the inputs unless `state_dim` says otherwise. Probabilities
     are means over sample paths and over the posterior of g. With n_members=K they are also means over K members, each
-    fitted without one fold of the rows.
+    fitted without one fold of the rows; `oof_predictions_` are the probabilities of each row by the member that has not
+    seen it.
     """
 
     def __init__(
@@ -102,8 +103,14 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities, (N, C), in the order of `classes_`."""
         check_is_fitted(self, "model_")
-        p, _ = self._moments(X)
-        p = np.column_stack([1.0 - p[:, 0], p[:, 0]]) if len(self.classes_) == 2 else p
+        return self._probabilities(self._moments(X)[0])
+
+    def _out_of_fold(self, mean: np.ndarray) -> np.ndarray:
+        return self._probabilities(mean)
+
+    def _probabilities(self, mean: np.ndarray) -> np.ndarray:
+        """Probabilities of all classes, from that of the second of two or those of more."""
+        p = np.column_stack([1.0 - mean[:, 0], mean[:, 0]]) if len(self.classes_) == 2 else mean
         return p / p.sum(axis=1, keepdims=True)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:

@@ -28,6 +28,8 @@ from .training import Problem, train
 
 # Rows further than this from the training data, in standard deviations, are moved here: squares must not overflow.
 FARTHEST = 1e30
+# What a fit with several members has beside that of one.
+OF_MEMBERS = ("members_", "member_specs_", "weights_", "oof_log_prob_", "oof_predictions_")
 
 
 class ModelEstimator(BaseEstimator, abc.ABC):
@@ -94,6 +96,8 @@ class ModelEstimator(BaseEstimator, abc.ABC):
 
     def _accept(self, trained: Trained) -> None:
         """Keep what training gave."""
+        for name in OF_MEMBERS:  # of an earlier fit
+            self.__dict__.pop(name, None)
         self.model_, self.history_, self.n_iter_ = trained.model, trained.history, trained.n_iter
         self.status_, self.spec_ = trained.status, trained.spec
         self.calibration_ = trained.calibration
@@ -101,20 +105,22 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         self.directions_ = self.directions_[:, : self.model_.output.basis.Z.shape[1] - len(self.directions_)]
 
     def _accept_members(self, found: Members) -> None:
-        """Keep K members of each candidate; `model_` is the first one, a flow where there are flows."""
-        first, directions = next(iter(found.weights)), self.directions_
-        self._accept(dataclasses.replace(found.trained[first][0], calibration=found.calibration))
+        """Keep the members of each candidate; `model_` is the first flow, or the first sparse GP without flows."""
+        self._accept(dataclasses.replace(found.first, calibration=found.calibration))
         self.members_ = {name: [one.model for one in trained] for name, trained in found.trained.items()}
         self.member_specs_ = {name: trained[0].spec for name, trained in found.trained.items()}
         self.weights_ = found.weights
-        self.directions_ = directions[:, : self.model_.output.basis.Z.shape[1] - len(directions)]
         shares = ", ".join(f"{name} {weight:.2f}" for name, weight in found.weights.items())
-        self.status_ = f"{len(found.trained[first])} members, weights of candidates: {shares}"
+        n_members = len(next(iter(found.trained.values())))
+        self.status_ = f"{n_members} members, weights of candidates: {shares}"
         if found.calibration is not None:
             self.status_ += f"; {found.calibration.describe()}"
         self.oof_log_prob_ = found.log_density - np.log(self.y_scaler_.scale).sum()
-        mean = self.y_scaler_.inverse(found.mean)
-        self.oof_predictions_ = mean if mean.shape[1] > 1 or getattr(self, "is_multi_output_", False) else mean[:, 0]
+        self.oof_predictions_ = self._out_of_fold(self.y_scaler_.inverse(found.mean))
+
+    def _out_of_fold(self, mean: np.ndarray) -> np.ndarray:
+        """Out-of-fold means (N, P) in the form of predictions."""
+        return mean
 
     # --- prediction ---
 

@@ -85,7 +85,7 @@ def _side_by_side(models: list[Any]) -> Any:
 class Components(eqx.Module):
     """The components of a law at rows: moments of g for each candidate, (K, S, N, L), and weights of all T = Σ K S."""
 
-    of: tuple[tuple[Candidate, Float[Array, "K S N L"], Float[Array, "K S N L"]], ...]
+    of: tuple[tuple[Candidate, Float[Array, "_K _S N L"], Float[Array, "_K _S N L"]], ...]
     log_weights: Float[Array, " T"]
     key: PRNGKeyArray
 

@@ -17,8 +17,9 @@ from jaxtyping import Float, Int
 
 from ..callbacks import CallbackList
 from ..errors import DataError
+from ..numerics.padding import size_class
 from ..training.journal import Trained
-from .calibration import Calibration, HonestRows, calibrate
+from .calibration import MOST_ROWS, Calibration, HonestRows, calibrate
 from .law import Law
 from .prediction import predictive_components, predictive_log_prob, predictive_moments
 from .specs import FlowSpec
@@ -33,8 +34,12 @@ MOST_NEW_ROWS = 500
 
 @dataclasses.dataclass(frozen=True)
 class Members:
-    """Trained members by candidate, their weights, and out-of-fold predictions of the scaled rows."""
+    """Trained members by candidate, their weights, and out-of-fold predictions of the scaled rows.
 
+    `first` is the first member of the first candidate, a flow where flows were fitted, whatever its weight.
+    """
+
+    first: Trained
     trained: dict[str, list[Trained]]
     weights: dict[str, float]
     calibration: Calibration | None
@@ -52,17 +57,15 @@ def folds_of(n_rows: int, n_members: int, seed: int) -> Int[np.ndarray, " N"]:
 def train_members(problem: Problem, n_members: int, callbacks: Any = None) -> Members:
     """Fit K members of each candidate, weigh the candidates and recalibrate their mixture."""
     folds = folds_of(len(problem.X), n_members, problem.seed)
-    # The law of a member is not recalibrated, but that of the mixture.
-    plain = dataclasses.replace(problem.training, calibrate=False)
-    parts = [
-        dataclasses.replace(problem.rows(folds != k), training=plain, keeps_flow=True, seed=problem.seed + k)
-        for k in range(n_members)
-    ]
+    is_flow = isinstance(problem.spec, FlowSpec)
+    # Flows that would be compared with a sparse GP are mixed with one instead.
+    is_mixed = is_flow and problem.training.validation_fraction > 0.0
+    parts = _parts(problem, folds, n_members, keeps_flow=is_mixed)
     trained: dict[str, list[Trained]] = {}
-    if isinstance(problem.spec, FlowSpec):
+    if is_flow:
         trained["flow"] = train(parts, callbacks)
         callbacks = CallbackList()
-    if not isinstance(problem.spec, FlowSpec) or is_calibrated(problem):
+    if is_mixed or not is_flow:
         trained["sparse GP"] = train([part.without_flow() for part in parts], callbacks)
     held = [problem.rows(folds == k) for k in range(n_members)]
     densities = {name: _out_of_fold(found, held, folds, _log_density) for name, found in trained.items()}
@@ -70,8 +73,31 @@ def train_members(problem: Problem, n_members: int, callbacks: Any = None) -> Me
     log_density = scipy.special.logsumexp([densities[n] + np.log(w) for n, w in weights.items()], axis=0)
     means = {name: _out_of_fold(trained[name], held, folds, _mean) for name in weights}
     mean = sum(weights[name] * means[name] for name in weights)
-    calibration = _calibration(problem, {name: trained[name] for name in weights}, weights, held, folds)
-    return Members({name: trained[name] for name in weights}, weights, calibration, log_density, np.asarray(mean))
+    first, trained = next(iter(trained.values()))[0], {name: trained[name] for name in weights}
+    calibration = _calibration(problem, trained, weights, folds)
+    return Members(first, trained, weights, calibration, log_density, np.asarray(mean))
+
+
+def _parts(problem: Problem, folds: Int[np.ndarray, " N"], n_members: int, keeps_flow: bool) -> list[Problem]:
+    """The problem of each member: all folds but one.
+
+    The law of a member is not recalibrated, but that of the mixture. All have as many inducing points as the one with
+    the fewest distinct rows can have, so that they have one shape.
+    """
+    training = dataclasses.replace(problem.training, calibrate=False)
+    fewest = min(len(np.unique(problem.X[folds != k], axis=0)) for k in range(n_members))
+    n_inducing = min(problem.n_inducing, size_class(fewest))
+    parts = [problem.rows(folds != k) for k in range(n_members)]
+    return [
+        dataclasses.replace(
+            part,
+            training=training,
+            keeps_flow=keeps_flow,
+            n_inducing=n_inducing,
+            seed=(problem.seed + k) % 2**32,
+        )
+        for k, part in enumerate(parts)
+    ]
 
 
 # --- out of fold ---------------------------------------------------------------------------------
@@ -118,11 +144,13 @@ def _calibration(
     problem: Problem,
     trained: dict[str, list[Trained]],
     weights: dict[str, float],
-    held: list[Problem],
-    folds: np.ndarray,
+    folds: Int[np.ndarray, " N"],
 ) -> Calibration | None:
     if not is_calibrated(problem):
         return None
+    chosen = np.sort(np.random.default_rng(problem.seed).permutation(len(folds))[:MOST_ROWS])
+    problem, folds, n_members = problem.rows(np.isin(np.arange(len(folds)), chosen)), folds[chosen], folds.max() + 1
+    held = [problem.rows(folds == k) for k in range(n_members)]
     parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for name, found in trained.items():
         components = [
@@ -169,5 +197,7 @@ def new_rows(X: Float[np.ndarray, "N D"], seed: int) -> Float[np.ndarray, "R D"]
     n_neighbours = min(N_NEIGHBOURS, len(X) - 1)
     chosen = rng.permutation(len(X))[:MOST_NEW_ROWS]
     near = scipy.spatial.cKDTree(X).query(X[chosen], n_neighbours + 1)[1][:, 1:]
-    j, near_l = (near[np.arange(len(chosen)), rng.integers(0, n_neighbours, len(chosen))] for _ in range(2))
-    return X[chosen] + (X[j] - X[near_l]) / np.sqrt(2.0)
+    first = rng.integers(0, n_neighbours, len(chosen))
+    second = (first + rng.integers(1, max(2, n_neighbours), len(chosen))) % n_neighbours
+    rows = np.arange(len(chosen))
+    return X[chosen] + (X[near[rows, first]] - X[near[rows, second]]) / np.sqrt(2.0)

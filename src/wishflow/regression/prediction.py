@@ -6,6 +6,7 @@ rows beside it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int, Num, PRNGKeyArray
 
-from ..likelihoods import PoissonLikelihood
+from ..likelihoods import PoissonLikelihood, StudentTLikelihood
 from ..numerics.devices import compiled, computing, on_device, random_key
 from ..numerics.padding import size_class
 from .calibration import Calibration
@@ -65,10 +66,6 @@ def _width(calibration: Calibration, X: Array) -> int:
     return X.shape[1] if calibration.log_scale is None else calibration.log_scale.output.basis.Z.shape[-1]
 
 
-def _log_mean(log_shares: list[Any], values: list[Array]) -> Array:
-    return logsumexp(jnp.stack([share + value for share, value in zip(log_shares, values, strict=True)]), axis=0)
-
-
 # --- programs ------------------------------------------------------------------------------------
 
 
@@ -115,21 +112,45 @@ def _log_prob(
     """Log of the mean density over components, and the mean of the log densities; joint over outputs."""
     components = Components.at(law, X, key, n_samples)
 
-    def at(y: Array) -> tuple[Array, Array]:
-        log_density = components.log_densities(y)
-        return logsumexp(log_density + components.log_weights[:, None], axis=0), components.mean(log_density)
-
     if law.calibration is None:
-        return at(y)
+        log_density = components.log_densities(y)
+    else:
+        centre = components.mean(components.moments()[0])
+        parts = _parts(law.calibration, X, centre.shape[-1])
+        by_part = [
+            share + components.log_densities(centre + (y - centre) / scale) - jnp.log(scale).sum(-1)
+            for share, scale in parts
+        ]
+        log_density = logsumexp(jnp.stack(by_part), axis=0)
+    return logsumexp(log_density + components.log_weights[:, None], axis=0), components.mean(log_density)
+
+
+def _cdf_at(
+    components: Components, calibration: Calibration | None, centre: Array, parts: list[tuple[Any, Any]], y: Array
+) -> Array:
+    """P(Y ≤ y) for points y (N, P, A) of a law, recalibrated or not."""
+    if calibration is None:
+        return components.cdf(y)
+    middle = centre[..., None]
+    found = [jnp.exp(share) * components.cdf(middle + (y - middle) / scale[..., None]) for share, scale in parts]
+    return sum(found[1:], start=found[0])
+
+
+@compiled
+def _cdf(
+    law: Law, X: Float[Array, "N D"], y: Float[Array, "N P"], key: PRNGKeyArray, n_samples: int
+) -> tuple[Float[Array, "N P"]]:
+    components = Components.at(law, X, key, n_samples)
     centre = components.mean(components.moments()[0])
     parts = _parts(law.calibration, X, centre.shape[-1])
-    found = [at(centre + (y - centre) / scale) for _, scale in parts]
-    sizes = [jnp.log(scale).sum(-1) for _, scale in parts]
-    shares = [share for share, _ in parts]
-    mixture, mean_log = (
-        _log_mean(shares, [values[i] - size for values, size in zip(found, sizes, strict=True)]) for i in (0, 1)
-    )
-    return mixture, mean_log
+    return (_cdf_at(components, law.calibration, centre, parts, y[..., None])[..., 0],)
+
+
+def predictive_cdf(law: Law, X: np.ndarray, y: np.ndarray, seed: int, n_samples: int) -> np.ndarray:
+    """P(Y ≤ y) of each row and output, (N, P)."""
+    with computing():
+        key = random_key(seed)
+    return by_blocks(lambda rows, targets: _cdf(law, rows, targets, key, n_samples), X, y)[0]
 
 
 @compiled
@@ -141,19 +162,13 @@ def _quantiles(
     y_mean, y_variance = components.moments()
     centre = components.mean(y_mean)
     parts = _parts(law.calibration, X, centre.shape[-1])
+    cdf = functools.partial(_cdf_at, components, law.calibration, centre, parts)
     width = 40.0 * jnp.sqrt(y_variance) + 1e-12
     low, high = (y_mean - width).min(0), (y_mean + width).max(0)
     if law.calibration is not None:
         widest = jnp.maximum(parts[0][1], parts[1][1])
         low, high = centre + widest * (low - centre), centre + widest * (high - centre)
     low, high = jnp.broadcast_arrays(low[..., None] + 0 * alphas, high[..., None] + 0 * alphas)
-
-    def cdf(y: Array) -> Array:
-        if law.calibration is None:
-            return components.cdf(y)
-        middle = centre[..., None]
-        found = [jnp.exp(share) * components.cdf(middle + (y - middle) / scale[..., None]) for share, scale in parts]
-        return sum(found[1:], start=found[0])
 
     def halve(bounds: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bounds
@@ -170,6 +185,16 @@ def _quantiles(
 
         low, high = jax.lax.while_loop(is_open, halve, (low, high))
         return (jnp.floor(high),)
+    if isinstance(law.candidates[0].likelihood, StudentTLikelihood):
+        # Near two degrees of freedom extreme quantiles are further away than any number of standard deviations.
+        def is_short(bounds: tuple[Array, Array]) -> Array:
+            return jnp.any(cdf(bounds[0]) > alphas) | jnp.any(cdf(bounds[1]) < alphas)
+
+        def widened(bounds: tuple[Array, Array]) -> tuple[Array, Array]:
+            reach = 2.0 * (bounds[1] - bounds[0])
+            return bounds[0] - reach, bounds[1] + reach
+
+        low, high = jax.lax.while_loop(is_short, widened, (low, high))
     low, high = jax.lax.fori_loop(0, QUANTILE_STEPS, lambda _, bounds: halve(bounds), (low, high))
     return (0.5 * (low + high),)
 
@@ -212,11 +237,11 @@ def predictive_quantiles(law: Law, X: np.ndarray, alphas: np.ndarray, seed: int,
     return by_blocks(lambda rows: _quantiles(law, rows, levels, key, n_samples), X)[0]
 
 
-def joint_samples(law: Law, X: np.ndarray, seed: int, n_samples: int, n_paths: int) -> np.ndarray:
+def joint_samples(law: Law, X: np.ndarray, seed: int, n_samples: int, n_paths: int, law_seed: int) -> np.ndarray:
     """Joint draws (S, N, Q): all rows at once, because one function g serves them all.
 
-    Each draw is one of a member; members are drawn by their weights. `n_paths` are those of the mean about which a
-    recalibrated law is wider or narrower.
+    Each draw is one of a member; members are drawn by their weights. `n_paths` and `law_seed` are those of the mean
+    about which a recalibrated law is wider or narrower: the one that is predicted.
     """
     members = law.members()
     rng = np.random.default_rng(seed)
@@ -232,7 +257,7 @@ def joint_samples(law: Law, X: np.ndarray, seed: int, n_samples: int, n_paths: i
         draws = np.concatenate(parts)[rng.permutation(n_samples)]
     if law.calibration is None:
         return draws
-    centre = predictive_moments(law, X, seed, n_paths)[0]
+    centre = predictive_moments(law, X, law_seed, n_paths)[0]
     is_tail = rng.random((*draws.shape[:2], 1)) < law.calibration.tail_share
     scales = predictive_scales(law.calibration, X) * np.where(is_tail, law.calibration.tail_width, 1.0)
     return centre + scales * (draws - centre)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from .. import likelihoods, specs
 from ..errors import OptionError
 from ..kernels.specs import KERNELS, KernelSpec, names_dims
-from ..likelihoods import LIKELIHOODS, Bernoulli, Categorical, LikelihoodSpec
+from ..likelihoods import LIKELIHOODS, Bernoulli, Categorical, LikelihoodSpec, PoissonLikelihood
 from ..specs import checks
 from ..training.loop import HELD_OUT
 from ..training.options import TrainingOptions, preset_spec, with_options
@@ -23,6 +24,7 @@ from ..training.specs import TrainingSpec
 from ..wishart.specs import DIFFUSIONS, DiffusionSpec, GPDiffusion, Wishart
 from . import prediction
 from .data import checked_numbers, checked_rows, checked_targets
+from .diagnosis import LEVELS, Diagnosis, diagnosis_of
 from .estimator import ModelEstimator, check_average, with_log_rate
 from .presets import PRESETS
 from .specs import FlowSpec, SparseGPSpec
@@ -53,6 +55,9 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         """(N, P, …) as it is for several targets, (N, …) for one."""
         return values if self.is_multi_output_ else values[:, 0]
+
+    def _out_of_fold(self, mean: np.ndarray) -> np.ndarray:
+        return self._shaped(mean)
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
         """Predictive mean; with `return_std` also the standard deviation, with `return_cov` the covariance of all rows.
@@ -125,6 +130,48 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         self.model_.likelihood.validate(y)
         return self._log_prob(Z, self.y_scaler_.forward(y), average) - np.log(self.y_scaler_.scale).sum()
 
+    def diagnose(self, X: Any, y: Any) -> Diagnosis:
+        """Whether the predictive law fits rows that the model has not seen.
+
+        Parameters
+        ----------
+        X : array (N, D)
+            Inputs that took no part in training.
+        y : array (N,) or (N, P)
+            Their targets.
+
+        Returns
+        -------
+        Diagnosis
+            PIT and its histogram, coverage and mean width of 50, 80 and 95 % intervals, RMSE, log density, and for
+            several targets the correlation of the errors before and after whitening by the predictive covariance.
+            `print` shows it in words, `plot` as a figure.
+
+        Warns
+        -----
+        UserWarning
+            Where intervals cover clearly less than their nominal level.
+        """
+        Z = self._scaled(X)
+        y = checked_targets(y, len(Z), len(self.y_scaler_.scale))
+        self.model_.likelihood.validate(y)
+        law, scale, n_paths = self._law(), self.y_scaler_.scale, self._n_predict()
+        pit = prediction.predictive_cdf(law, Z, self.y_scaler_.forward(y), self.seed_, n_paths)
+        if isinstance(self.model_.likelihood, PoissonLikelihood):
+            below = prediction.predictive_cdf(law, Z, y - 1.0, self.seed_, n_paths)
+            pit = below + np.random.default_rng(self.seed_).random(y.shape) * (pit - below)
+        mean, covariance = prediction.predictive_moments(law, Z, self.seed_, n_paths)
+        edges = sorted(0.5 + sign * 0.5 * level for level in LEVELS for sign in (-1, 1))
+        quantiles = prediction.predictive_quantiles(law, Z, np.array(edges), self.seed_, n_paths)
+        ends = {edge: self.y_scaler_.inverse(quantiles[..., i]) for i, edge in enumerate(edges)}
+        intervals = {level: (ends[0.5 - 0.5 * level], ends[0.5 + 0.5 * level]) for level in LEVELS}
+        log_prob = self._log_prob(Z, self.y_scaler_.forward(y), "density") - np.log(scale).sum()
+        covariance = covariance * scale[:, None] * scale
+        found = diagnosis_of(y, self.y_scaler_.inverse(mean), covariance, pit, intervals, log_prob)
+        for text in found.warnings:
+            warnings.warn(text, UserWarning, stacklevel=2)
+        return found
+
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Joint draws of y at the rows: (N, S), or (N, P, S) for several targets, as scikit-learn shapes them."""
         check_is_fitted(self, "model_")
@@ -132,7 +179,7 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         return self._shaped(np.moveaxis(self._draws(X, n_samples, checks.any_seed(random_state)), 0, -1))
 
     def _draws(self, X: Any, n_samples: int, seed: int) -> np.ndarray:
-        draws = prediction.joint_samples(self._law(), self._scaled(X), seed, n_samples, self._n_predict())
+        draws = prediction.joint_samples(self._law(), self._scaled(X), seed, n_samples, self._n_predict(), self.seed_)
         return self.y_scaler_.inverse(draws)
 
 
@@ -141,14 +188,14 @@ class SparseGPRegressor(ModelRegressor):
 
     With Gaussian noise the collapsed bound is maximised by L-BFGS where N allows; otherwise natural gradients and Adam.
 
-    With Gaussian noise and calibrate="auto" the predictive law is recalibrated by predictions of each row from the
-    others, where a test says that it is needed (`preset="paper"`: never): its width may then depend on the inputs, and
-    its tails may be heavier than those of a normal. `status_` says what was found, `calibration_` holds it (None:
-    nothing). None turns it off.
+    With Gaussian noise and calibrate="auto" the predictive law is recalibrated where a test says that it is needed: its
+    width may then depend on the inputs, and its tails may be heavier than those of a normal. Each row is predicted from
+    the others for that; kernel and noise are not refitted. `status_` says what was found, `calibration_` holds it
+    (None: nothing). `calibrate=None` turns it off; `preset="paper"` and more than 50,000 rows have none.
 
-    n_members=K fits K members, each without one fold of the rows. The predictive law is their mixture,
+    n_members=K fits K members, each without one fold of the rows. The predictive law is their mixture.
     `oof_predictions_` and `oof_log_prob_` are the mean and the log density of each row by the member that has not seen
-    it, and these recalibrate the mixture.
+    it, before recalibration; these predictions recalibrate the mixture.
     """
 
     def __init__(
@@ -222,8 +269,9 @@ class FlowRegressor(ModelRegressor):
     ends.
 
     `calibrate` and `n_members` are those of `SparseGPRegressor`. A single flow is recalibrated by the rows held back
-    from it. With K members both flows and sparse GPs are fitted, without comparing them; `weights_` are the weights of
-    the two candidates, those of highest out-of-fold density. `model_` is then the first flow, and `members_` has all.
+    from it, if these are at least 30 (60 for a width that depends on the inputs). With K members flows and sparse GPs
+    are fitted and mixed (flows alone with `validation_fraction=0`); `weights_` are the weights of the two, those of
+    highest out-of-fold density. `members_` has all of them; `model_` is the first flow.
     """
 
     def __init__(

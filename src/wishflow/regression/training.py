@@ -150,8 +150,8 @@ def gp_calibration(problem: Problem, model: Any) -> Calibration | None:
     X = problem.X[:, : problem.n_inputs]
     if not is_calibrated(problem) or len(X) > problem.training.collapsed_limit:
         return None
-    means, variances = leave_one_out(model, X, problem.y)
-    rows = HonestRows(X, problem.y, means[None], variances[None], np.ones(1))
+    means, variances, is_known = leave_one_out(model, X, problem.y)
+    rows = HonestRows(X, problem.y, means[None], variances[None], np.ones(1)).subset(is_known)
     return calibrate(rows, functools.partial(gp_for, problem), problem.seed)
 
 
