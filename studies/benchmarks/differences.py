@@ -95,7 +95,7 @@ def score_scaled_by_itself(
     for model, (X, y) in zip(models, data, strict=True):
         inputs, _ = scaled_by_itself(X, model.x_scaler_)
         targets, ratio = scaled_by_itself(y[:, None], model.y_scaler_)
-        row = score_mixture(targets[:, 0], *model.predict_components(inputs))
+        row = score_mixture(targets[:, 0], *model.predict_components(inputs, return_weights=True))
         shift = float(np.log(ratio[0]))  # the density of y, not of what it became
         row["log_density"] += shift
         row["mean_log_density_of_paths"] += shift

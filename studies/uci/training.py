@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import ndtr
+from scipy.special import logsumexp, ndtr
 
 import wishflow as wf
 from wishflow import metrics
@@ -78,7 +78,7 @@ def summary(scores: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
 
 def score_models(models: Sequence[Any], data: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[dict[str, float]]:
     """All scores of each model on its rows (X, y), from one simulation of its paths."""
-    mixtures = [model.predict_components(X) for model, (X, _) in zip(models, data, strict=True)]
+    mixtures = [model.predict_components(X, return_weights=True) for model, (X, _) in zip(models, data, strict=True)]
     with ThreadPoolExecutor() as pool:  # NumPy lets go of the interpreter while it computes
         scores = list(pool.map(lambda y, mixture: score_mixture(y, *mixture), [y for _, y in data], mixtures))
     return [{**row, **training_end(model)} for row, model in zip(scores, models, strict=True)]
@@ -93,23 +93,28 @@ def training_end(model: Any) -> dict[str, float]:
 
 
 def score_mixture(
-    y: Float[np.ndarray, " N"], means: Float[np.ndarray, "S N"], variances: Float[np.ndarray, "S N"]
+    y: Float[np.ndarray, " N"],
+    means: Float[np.ndarray, "S N"],
+    variances: Float[np.ndarray, "S N"],
+    weights: Float[np.ndarray, " S"],
 ) -> dict[str, float]:
-    """Scores of the predictive mixtures 1/S Σ_s N(means_s, variances_s), in the units of y.
+    """Scores of the predictive mixtures Σ_s w_s N(means_s, variances_s), in the units of y.
 
-    `log_density` is the log of the mean density over paths, `mean_log_density_of_paths` the mean of the logs, which is
-    the paper's score. `crps` is that of at most MOST_PAIRED of the paths. y lies in the central interval of coverage c
-    where |F(y) − ½| ≤ c/2.
+    `log_density` is the log of the mean density, `mean_log_density_of_paths` the mean of the logs, which is the paper's
+    score. `crps` is that of the mixture of at most MOST_PAIRED components with equal weights, each there as often as
+    its weight says. y lies in the central interval of coverage c where |F(y) − ½| ≤ c/2.
     """
-    few = slice(None, None, -(-len(means) // MOST_PAIRED))
+    n_few = min(len(means), MOST_PAIRED)
+    few = np.searchsorted(np.cumsum(weights), (np.arange(n_few) + 0.5) / n_few)
+    few = np.minimum(few, len(means) - 1)  # the weights may add up to a little less than 1
     stds = np.sqrt(variances)
     z = (y - means) / stds
     log_density = -0.5 * z**2 - np.log(stds) - 0.5 * np.log(2.0 * np.pi)
-    probability = ndtr(z).mean(axis=0)
+    probability = weights @ ndtr(z)
     return {
-        "log_density": metrics.mean_log_density(metrics.mixture_log_density(log_density)),
-        "mean_log_density_of_paths": metrics.mean_log_density(log_density),
-        "rmse": metrics.rmse(y, means.mean(axis=0)),
+        "log_density": metrics.mean_log_density(logsumexp(log_density, axis=0, b=weights[:, None])),
+        "mean_log_density_of_paths": metrics.mean_log_density(weights @ log_density),
+        "rmse": metrics.rmse(y, weights @ means),
         "crps": float(metrics.crps_gaussian_mixture(y, means[few], variances[few]).mean()),
         "coverage_95": float(np.mean(np.abs(probability - 0.5) <= 0.5 * COVERAGE)),
     }

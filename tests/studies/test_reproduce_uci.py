@@ -313,9 +313,10 @@ class Guess:
     n_iter_, status_ = 3, "converged"
     training_ = presets.fast_preset(10, 2)
 
-    def predict_components(self, X):
+    def predict_components(self, X, return_weights=False):
+        assert return_weights
         means = np.stack([X[:, 0] - 1.0, X[:, 0] + 2.0])
-        return means, np.stack([np.full(len(X), 0.5), np.full(len(X), 2.0)])
+        return means, np.stack([np.full(len(X), 0.5), np.full(len(X), 2.0)]), np.array([0.5, 0.5])
 
     @property
     def history_(self):
@@ -326,12 +327,15 @@ def test_scores_of_a_mixture_agree_with_other_routes():
     rng = np.random.default_rng(0)
     y = rng.normal(size=40)
     means, stds = rng.normal(size=(6, 40)), rng.uniform(0.3, 1.5, size=(6, 40))
-    scores = training.score_mixture(y, means, stds**2)
+    counts = np.array([1, 2, 3, 1, 2, 1])
+    means, stds, weights = np.repeat(means, 10, axis=0), np.repeat(stds, 10, axis=0), np.repeat(counts / 100.0, 10)
+    scores = training.score_mixture(y, means, stds**2, weights)
     density = scipy.stats.norm(means, stds).pdf(y)
-    assert scores["log_density"] == pytest.approx(np.log(density.mean(0)).mean())
-    assert scores["mean_log_density_of_paths"] == pytest.approx(np.log(density).mean())
-    assert scores["rmse"] == pytest.approx(np.sqrt(np.mean((y - means.mean(0)) ** 2)))
-    draws = rng.normal(np.repeat(means, 2000, axis=0), np.repeat(stds, 2000, axis=0))
+    assert scores["log_density"] == pytest.approx(np.log(weights @ density).mean())
+    assert scores["mean_log_density_of_paths"] == pytest.approx((weights @ np.log(density)).mean())
+    assert scores["rmse"] == pytest.approx(np.sqrt(np.mean((y - weights @ means) ** 2)))
+    repeats = np.repeat(counts, 10) * 120
+    draws = rng.normal(np.repeat(means, repeats, axis=0), np.repeat(stds, repeats, axis=0))
     assert scores["crps"] == pytest.approx(metrics.crps_samples(y, draws).mean(), abs=0.01)
     low, high = np.quantile(draws, [0.025, 0.975], axis=0)
     assert scores["coverage_95"] == pytest.approx(metrics.coverage(y, low, high), abs=0.026)

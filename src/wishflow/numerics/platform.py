@@ -40,3 +40,8 @@ def joins_products() -> bool:
 def unrolls(n_steps: int) -> bool:
     """The steps of a path are written out: what a loop keeps for its derivative is copied, in and out."""
     return on_accelerator() and n_steps <= UNROLLED_STEPS
+
+
+def prediction_blocks() -> int:
+    """How many blocks of rows, as they are on the CPU, are predicted at once."""
+    return 4 if on_accelerator() else 1

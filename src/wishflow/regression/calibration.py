@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -27,14 +27,18 @@ from .sparse_gp import SparseGPModel
 # Fewer rows say too little of a scale, or of a scale that depends on the inputs.
 LEAST_ROWS = 30
 LEAST_ROWS_BY_INPUT = 60
-# More rows would say no more.
+# More rows, or paths of their predictions, would say no more.
 MOST_ROWS = 5000
+MOST_PATHS = 100
 # Level of the likelihood-ratio test that scales and tails must pass.
 LEVEL = 0.95
 # A scale by inputs must be ahead by this many standard errors of the mean gain.
 LEAST_LEAD = 2.0
-SCALES = np.exp(np.linspace(np.log(0.3), np.log(3.0), 93))
-TAILS = ((0.0, 1.0), *((share, width) for share in (0.02, 0.05, 0.1, 0.2, 0.3) for width in (2.0, 3.0)))
+SCALES = np.exp(np.linspace(np.log(0.3), np.log(3.0), 24))
+WIDTHS = (1.0, 2.0, 3.0)
+TAILS = ((0.0, 1.0), *((share, width) for share in (0.02, 0.05, 0.1, 0.2, 0.3) for width in WIDTHS[1:]))
+# Factors for the laws of a mixture.
+FACTORS = np.linspace(0.7, 1.3, 31)
 # Squared errors in units of their variance, before their logarithm.
 SMALLEST_SQUARE = 1e-6
 # |h| at most: scales from 1/8 to 8.
@@ -53,7 +57,7 @@ class Calibration(eqx.Module):
     unit: Float[AnyArray, " P"] | None = None
 
     def scales(self, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
-        """s(x) of each output at scaled inputs."""
+        """s(x) of each output at states, whose first columns are the scaled inputs."""
         scale = jnp.broadcast_to(jnp.asarray(self.scale), (len(X), len(self.scale)))
         if self.log_scale is None:
             return scale
@@ -61,7 +65,8 @@ class Calibration(eqx.Module):
 
     def _log_scales(self, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
         assert self.log_scale is not None and self.unit is not None
-        h = self.log_scale.output.conditioned().means(X) * self.unit
+        output = self.log_scale.output
+        h = output.conditioned().means(X[:, : output.basis.Z.shape[-1]]) * self.unit
         return jnp.clip(h, -LARGEST_LOG, LARGEST_LOG)
 
     def parts(self) -> tuple[tuple[Scalar, Scalar], ...]:
@@ -69,10 +74,12 @@ class Calibration(eqx.Module):
         share, width = jnp.asarray(self.tail_share), jnp.asarray(self.tail_width)
         return ((1.0 - share, jnp.ones_like(width)), (share, width))
 
-    def variance_factor(self) -> Scalar:
-        """E c²."""
-        (narrow, _), (wide, width) = self.parts()
-        return narrow + wide * width**2
+    def parts_at(self, X: Float[Array, "N D"]) -> tuple[tuple[Scalar, Float[Array, "N P"]], ...]:
+        """Log probability of the two parts, and their scales c s(x) at states; without tails the second one has the
+        probability zero.
+        """
+        scales = self.scales(X)
+        return tuple((jnp.log(share), scales * width) for share, width in self.parts())
 
     def describe(self) -> str:
         """What it does, in words."""
@@ -139,35 +146,88 @@ class HonestRows:
         return scipy.special.logsumexp(by_component, axis=0) - log_scale
 
 
-def calibrate(rows: HonestRows, fit_gp: FitGP, seed: int) -> Calibration | None:
-    """The recalibration that the rows ask for; None where the law of the models is as good.
+@dataclasses.dataclass(frozen=True)
+class Recalibrated:
+    """A recalibration, None where the law of the models is as good, beside the rows that asked for it.
 
-    `fit_gp` fits a sparse GP to scaled inputs and targets.
+    `scales` and `tail` are those of the recalibrated law at the rows; a scale that depends on the inputs is, at each
+    row, found without that row.
     """
-    n = len(rows.y)
-    if n < LEAST_ROWS:
-        return None
-    if n > MOST_ROWS:
-        rows = rows.subset(np.random.default_rng(seed).permutation(n)[:MOST_ROWS])
+
+    calibration: Calibration | None
+    rows: HonestRows
+    scales: Float[np.ndarray, "N P"]
+    tail: tuple[float, float] = TAILS[0]
+
+    def log_densities(self, factor: float = 1.0) -> Float[np.ndarray, " N"]:
+        """Log density of each row by the recalibrated law, all of it `factor` times as wide."""
+        return self.log_densities_of(self.rows.errors()[0], factor)
+
+    def log_densities_of(self, errors: Float[np.ndarray, "N P"], factor: float = 1.0) -> Float[np.ndarray, " N"]:
+        """The same of given errors."""
+        share, width = self.tail
+        narrow = self.rows.log_densities(errors, factor * self.scales)
+        wide = narrow if share == 0.0 else self.rows.log_densities(errors, factor * width * self.scales)
+        return _with_tail(narrow, wide, share)
+
+    def widened(self, factor: float) -> Calibration | None:
+        """The recalibration with all scales times a factor."""
+        if factor == 1.0:
+            return self.calibration
+        if self.calibration is None:
+            return _calibration(np.full(self.scales.shape[1], factor), TAILS[0], None, None)
+        return dataclasses.replace(self.calibration, scale=factor * self.calibration.scale)
+
+
+def recalibrated(rows: HonestRows, fit_gp: FitGP, seed: int) -> Recalibrated:
+    """The recalibration that the rows ask for; `fit_gp` fits a sparse GP to scaled inputs and targets."""
+    if len(rows.y) > MOST_ROWS:
+        rows = rows.subset(np.random.default_rng(seed).permutation(len(rows.y))[:MOST_ROWS])
+    n, none = len(rows.y), Recalibrated(None, rows, np.ones_like(rows.y))
+    before = none.log_densities()
+    if n < LEAST_ROWS or not np.isfinite(before).all():
+        return none
     errors, sds = rows.errors()
     # Outputs have scales of their own; what all of them have in common is found with the tails.
     by_output = np.sqrt(np.mean((errors / sds) ** 2, 0)) if errors.shape[1] > 1 else np.ones(1)
     by_output = np.clip(by_output, SCALES[0], SCALES[-1])
-    before = rows.log_densities(errors, 1.0)
-    if not np.isfinite(before).all():
-        return None
-    scale, tail, found = _scale_and_tails(rows, errors, np.broadcast_to(by_output, errors.shape))
+    same = np.broadcast_to(by_output, errors.shape)
+    scale, tail, found = _scale_and_tails(rows, errors, same)
     by_input = _by_input(rows, errors, sds, fit_gp) if n >= LEAST_ROWS_BY_INPUT else None
     if by_input is not None:
         model, unit, h = by_input
-        scale_h, tail_h, found_h = _scale_and_tails(rows, errors, by_output * np.exp(0.5 * h))
+        relative = by_output * np.exp(0.5 * h)
+        scale_h, tail_h, found_h = _scale_and_tails(rows, errors, relative)
         gain = found_h - found
         if gain.mean() > LEAST_LEAD * gain.std() / np.sqrt(len(gain)):
-            return _calibration(scale_h * by_output, tail_h, model, unit)
+            return Recalibrated(
+                _calibration(scale_h * by_output, tail_h, model, unit), rows, scale_h * relative, tail_h
+            )
     # One scale for each output, and the tails.
     if not 2.0 * (found - before).sum() > scipy.stats.chi2.ppf(LEVEL, errors.shape[1] + 1):
-        return None
-    return _calibration(scale * by_output, tail, None, None)
+        return none
+    return Recalibrated(_calibration(scale * by_output, tail, None, None), rows, scale * same, tail)
+
+
+def calibrate(rows: HonestRows, fit_gp: FitGP, seed: int) -> Calibration | None:
+    """The recalibration that the rows ask for; None where the law of the models is as good."""
+    return recalibrated(rows, fit_gp, seed).calibration
+
+
+def common_factor(parts: Sequence[Recalibrated], weights: Sequence[float]) -> float:
+    """How many times as wide the laws of a mixture must be for it to be right: a mixture of laws that are right one by
+    one is too wide.
+    """
+    logs = [np.log(weight) for weight in weights]
+
+    def total(factor: float) -> float:
+        densities = [one.log_densities(factor) + log for one, log in zip(parts, logs, strict=True)]
+        return float(scipy.special.logsumexp(densities, axis=0).sum())
+
+    totals = [total(factor) for factor in FACTORS]
+    best = int(np.argmax(totals))
+    is_needed = 2.0 * (totals[best] - total(1.0)) > scipy.stats.chi2.ppf(LEVEL, 1)
+    return float(FACTORS[best]) if is_needed else 1.0
 
 
 def _calibration(
@@ -180,19 +240,30 @@ def _calibration(
 def _scale_and_tails(
     rows: HonestRows, errors: Float[np.ndarray, "N P"], relative: Float[np.ndarray, "N P"]
 ) -> tuple[float, tuple[float, float], Float[np.ndarray, " N"]]:
-    """The constant factor and the tails of highest density, by trying all of a grid; and the densities of the rows."""
-    widths = sorted({width for _, width in TAILS})
-    values = {width: np.stack([rows.log_densities(errors, s * width * relative) for s in SCALES]) for width in widths}
-    best: tuple[float, int, tuple[float, float], np.ndarray] | None = None
-    for share, width in TAILS:
-        with np.errstate(divide="ignore"):
-            densities = np.logaddexp(np.log1p(-share) + values[1.0], np.log(share) + values[width])
-        totals = densities.sum(1)
-        i = int(np.argmax(totals))
-        if best is None or totals[i] > best[0]:
-            best = float(totals[i]), i, (share, width), densities[i]
-    assert best is not None
-    return float(SCALES[best[1]]), best[2], best[3]
+    """The constant factor and the tails of highest density, and the densities of the rows.
+
+    All tails are tried on a coarse grid of factors; the best of them on a fine one.
+    """
+
+    def densities(scale: float, tail: tuple[float, float]) -> Float[np.ndarray, " N"]:
+        return Recalibrated(None, rows, scale * relative, tail).log_densities_of(errors)
+
+    coarse = {width: np.stack([rows.log_densities(errors, s * width * relative) for s in SCALES]) for width in WIDTHS}
+    totals = np.stack([_with_tail(coarse[1.0], coarse[width], share).sum(-1) for share, width in TAILS])
+    best_tail, best_scale = np.unravel_index(int(np.argmax(totals)), totals.shape)
+    tail = TAILS[best_tail]
+    step = SCALES[1] / SCALES[0]
+    fine = np.clip(SCALES[best_scale] * step ** np.linspace(-1.0, 1.0, 9), SCALES[0], SCALES[-1])
+    found = [densities(float(scale), tail) for scale in fine]
+    best = int(np.argmax([values.sum() for values in found]))
+    return float(fine[best]), tail, found[best]
+
+
+def _with_tail(
+    narrow: Float[np.ndarray, "*shape"], wide: Float[np.ndarray, "*shape"], share: float
+) -> Float[np.ndarray, "*shape"]:
+    """Log densities where a share of the mass is wide."""
+    return narrow if share == 0.0 else np.logaddexp(np.log1p(-share) + narrow, np.log(share) + wide)
 
 
 def _by_input(

@@ -74,7 +74,7 @@ class ModelEstimator(BaseEstimator, abc.ABC):
             if n_members == 1:
                 fitted._accept(train([problem], callbacks)[0])
             else:
-                fitted._accept_members(train_members(problem, n_members, callbacks))
+                fitted._accept_members(train_members([problem], n_members, callbacks)[0])
         self.__dict__ = fitted.__dict__
         return self
 
@@ -106,15 +106,15 @@ class ModelEstimator(BaseEstimator, abc.ABC):
 
     def _accept_members(self, found: Members) -> None:
         """Keep the members of each candidate; `model_` is the first flow, or the first sparse GP without flows."""
-        self._accept(dataclasses.replace(found.first, calibration=found.calibration))
+        self._accept(dataclasses.replace(found.first, calibration=found.calibrations))
         self.members_ = {name: [one.model for one in trained] for name, trained in found.trained.items()}
         self.member_specs_ = {name: trained[0].spec for name, trained in found.trained.items()}
         self.weights_ = found.weights
         shares = ", ".join(f"{name} {weight:.2f}" for name, weight in found.weights.items())
         n_members = len(next(iter(found.trained.values())))
         self.status_ = f"{n_members} members, weights of candidates: {shares}"
-        if found.calibration is not None:
-            self.status_ += f"; {found.calibration.describe()}"
+        for name, calibration in found.calibrations.items():
+            self.status_ += "" if calibration is None else f"; {name} {calibration.describe()}"
         self.oof_log_prob_ = found.log_density - np.log(self.y_scaler_.scale).sum()
         self.oof_predictions_ = self._out_of_fold(self.y_scaler_.inverse(found.mean))
 

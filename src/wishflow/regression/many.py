@@ -13,6 +13,7 @@ from ..numerics import platform
 from ..numerics.devices import computing
 from ..specs import checks
 from .estimator import ModelEstimator
+from .members import train_members
 from .training import Problem, train
 
 
@@ -23,14 +24,13 @@ def fit_many(
 
     On an accelerator all of them are trained in one program under `vmap` (20 splits of a data set cost little more than
     one); they must then have the same options and the same number of columns. On the CPU they are trained one after
-    another. Estimators with `n_members` above 1 are fitted one after another.
+    another. Members (`n_members`) are trained in the same way; all estimators must have as many.
     """
     if len(estimators) != len(data):
         raise DataError(f"{len(estimators)} estimators and {len(data)} data sets were given; pass one (X, y) for each.")
     if not estimators:
         return []
-    if any(checks.positive_int("n_members", estimator.n_members) > 1 for estimator in estimators):
-        return [estimator.fit(X, y) for estimator, (X, y) in zip(estimators, data, strict=True)]
+    n_members = _n_members(estimators)
     # Those that are trained together have one rule, that of the first: folds may differ by a row.
     n_rows = len(data[0][0]) if platform.trains_together(len(data)) else None
     # Copies are fitted: an error in one fit leaves all estimators as they were.
@@ -38,12 +38,25 @@ def fit_many(
     problems = [estimator._prepare(X, y, n_rows) for estimator, (X, y) in zip(fitted, data, strict=True)]
     _check_alike(problems)
     with computing():
-        trained = train(problems, callbacks)
-    for copied, result in zip(fitted, trained, strict=True):
-        copied._accept(result)
+        if n_members == 1:
+            for copied, trained in zip(fitted, train(problems, callbacks), strict=True):
+                copied._accept(trained)
+        else:
+            for copied, members in zip(fitted, train_members(problems, n_members, callbacks), strict=True):
+                copied._accept_members(members)
     for estimator, copied in zip(estimators, fitted, strict=True):
         estimator.__dict__ = copied.__dict__
     return list(estimators)
+
+
+def _n_members(estimators: Sequence[ModelEstimator]) -> int:
+    found = {checks.positive_int("n_members", estimator.n_members) for estimator in estimators}
+    if len(found) > 1:
+        raise DataError(
+            f"estimators with n_members of {sorted(found)} were given; fit_many trains models of equal shape: fit the "
+            "others in calls of their own."
+        )
+    return found.pop()
 
 
 def _shape(problem: Problem) -> tuple[Any, ...]:

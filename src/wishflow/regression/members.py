@@ -1,13 +1,14 @@
 """Members: K fits, each without one fold of the rows, whose predictive law is a mixture.
 
-Each row has a prediction by the one fit that has not seen it. These out-of-fold predictions weigh the candidates (flow
-and sparse GP) and recalibrate the mixture.
+Each row has a prediction by the one fit that has not seen it. These out-of-fold predictions weigh the candidates (flow,
+flow without noise and sparse GP) and recalibrate the mixture.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,15 @@ from ..callbacks import CallbackList
 from ..errors import DataError
 from ..numerics.padding import size_class
 from ..training.journal import Trained
-from .calibration import MOST_ROWS, Calibration, HonestRows, calibrate
+from ..wishart.specs import NoDiffusion
+from .calibration import MOST_PATHS, MOST_ROWS, Calibration, HonestRows, Recalibrated, common_factor, recalibrated
 from .law import Law
 from .prediction import predictive_components, predictive_log_prob, predictive_moments
 from .specs import FlowSpec
 from .training import Problem, gp_for, is_calibrated, train
 
+# Names of candidates.
+FLOW, ODE, GP = "flow", "flow without noise", "sparse GP"
 # Candidates of less weight than this are left out.
 LEAST_WEIGHT = 0.02
 N_WEIGHT_STEPS = 500
@@ -42,7 +46,7 @@ class Members:
     first: Trained
     trained: dict[str, list[Trained]]
     weights: dict[str, float]
-    calibration: Calibration | None
+    calibrations: dict[str, Calibration | None]
     log_density: Float[np.ndarray, " N"]
     mean: Float[np.ndarray, "N P"]
 
@@ -54,50 +58,78 @@ def folds_of(n_rows: int, n_members: int, seed: int) -> Int[np.ndarray, " N"]:
     return np.random.default_rng(np.random.SeedSequence([seed, n_rows, n_members])).permutation(n_rows) % n_members
 
 
-def train_members(problem: Problem, n_members: int, callbacks: Any = None) -> Members:
-    """Fit K members of each candidate, weigh the candidates and recalibrate their mixture."""
-    folds = folds_of(len(problem.X), n_members, problem.seed)
-    is_flow = isinstance(problem.spec, FlowSpec)
-    # Flows that would be compared with a sparse GP are mixed with one instead.
-    is_mixed = is_flow and problem.training.validation_fraction > 0.0
-    parts = _parts(problem, folds, n_members, keeps_flow=is_mixed)
-    trained: dict[str, list[Trained]] = {}
-    if is_flow:
-        trained["flow"] = train(parts, callbacks)
-        callbacks = CallbackList()
-    if is_mixed or not is_flow:
-        trained["sparse GP"] = train([part.without_flow() for part in parts], callbacks)
-    held = [problem.rows(folds == k) for k in range(n_members)]
-    densities = {name: _out_of_fold(found, held, folds, _log_density) for name, found in trained.items()}
-    weights = _weights(densities)
-    log_density = scipy.special.logsumexp([densities[n] + np.log(w) for n, w in weights.items()], axis=0)
-    means = {name: _out_of_fold(trained[name], held, folds, _mean) for name in weights}
-    mean = sum(weights[name] * means[name] for name in weights)
-    first, trained = next(iter(trained.values()))[0], {name: trained[name] for name in weights}
-    calibration = _calibration(problem, trained, weights, folds)
-    return Members(first, trained, weights, calibration, log_density, np.asarray(mean))
+def train_members(problems: Sequence[Problem], n_members: int, callbacks: Any = None) -> list[Members]:
+    """For each problem, fit K members of each candidate, weigh the candidates and recalibrate their mixture.
+
+    On an accelerator all members of a candidate, of all problems, are trained in one program.
+    """
+    folds = [folds_of(len(p.X), n_members, p.seed) for p in problems]
+    parts = _parts(problems, folds, n_members)
+    trained: list[dict[str, list[Trained]]] = [{} for _ in problems]
+    for name, candidate in _candidates(problems[0]).items():
+        found = train([candidate(part) for part in parts], callbacks)
+        for i, of_problem in enumerate(trained):
+            of_problem[name] = found[i * n_members : (i + 1) * n_members]
+        callbacks = CallbackList()  # the first candidate is the one that is watched
+    return [_mixed(p, found, f) for p, found, f in zip(problems, trained, folds, strict=True)]
 
 
-def _parts(problem: Problem, folds: Int[np.ndarray, " N"], n_members: int, keeps_flow: bool) -> list[Problem]:
+def _candidates(problem: Problem) -> dict[str, Callable[[Problem], Problem]]:
+    """What is mixed. Flows that would be compared with a sparse GP are mixed with one instead, and with flows without
+    noise, whose means are often better where densities are not.
+    """
+    if not isinstance(problem.spec, FlowSpec):
+        return {GP: Problem.without_flow}
+    if problem.training.validation_fraction == 0.0:
+        return {FLOW: lambda part: part}
+    candidates = {FLOW: _kept, ODE: lambda part: _kept(part.without_noise()), GP: Problem.without_flow}
+    if isinstance(problem.spec.diffusion, NoDiffusion):
+        del candidates[ODE]
+    return candidates
+
+
+def _kept(problem: Problem) -> Problem:
+    """A flow that is not compared with a sparse GP."""
+    return dataclasses.replace(problem, keeps_flow=True)
+
+
+def _parts(problems: Sequence[Problem], folds: list[Int[np.ndarray, " _N"]], n_members: int) -> list[Problem]:
     """The problem of each member: all folds but one.
 
     The law of a member is not recalibrated, but that of the mixture. All have as many inducing points as the one with
     the fewest distinct rows can have, so that they have one shape.
     """
-    training = dataclasses.replace(problem.training, calibrate=False)
-    fewest = min(len(np.unique(problem.X[folds != k], axis=0)) for k in range(n_members))
-    n_inducing = min(problem.n_inducing, size_class(fewest))
-    parts = [problem.rows(folds != k) for k in range(n_members)]
-    return [
+    parts = [
         dataclasses.replace(
-            part,
-            training=training,
-            keeps_flow=keeps_flow,
-            n_inducing=n_inducing,
+            problem.rows(fold != k),
+            training=dataclasses.replace(problem.training, calibrate=False),
             seed=(problem.seed + k) % 2**32,
         )
-        for k, part in enumerate(parts)
+        for problem, fold in zip(problems, folds, strict=True)
+        for k in range(n_members)
     ]
+    fewest = min(len(np.unique(part.X, axis=0)) for part in parts)
+    n_inducing = min(problems[0].n_inducing, size_class(fewest))
+    return [dataclasses.replace(part, n_inducing=n_inducing) for part in parts]
+
+
+def _mixed(problem: Problem, trained: dict[str, list[Trained]], folds: Int[np.ndarray, " N"]) -> Members:
+    """The law of each candidate, recalibrated, and weights by the densities of out-of-fold rows."""
+    held = [problem.rows(folds == k) for k in range(folds.max() + 1)]
+    densities = {name: _out_of_fold(found, held, folds, _log_density) for name, found in trained.items()}
+    if is_calibrated(problem):
+        found = {name: _recalibrated(problem, members, folds) for name, members in trained.items()}
+        weights = _weights({name: one.log_densities() for name, one in found.items()})
+        factor = common_factor([found[name] for name in weights], list(weights.values())) if len(weights) > 1 else 1.0
+        calibrations = {name: found[name].widened(factor) for name in weights}
+    else:
+        weights = _weights(densities)
+        calibrations = dict.fromkeys(weights)
+    log_density = scipy.special.logsumexp([densities[n] + np.log(w) for n, w in weights.items()], axis=0)
+    means = {name: _out_of_fold(trained[name], held, folds, _mean) for name in weights}
+    mean = sum(weights[name] * means[name] for name in weights)
+    first, kept = next(iter(trained.values()))[0], {name: trained[name] for name in weights}
+    return Members(first, kept, weights, calibrations, log_density, np.asarray(mean))
 
 
 # --- out of fold ---------------------------------------------------------------------------------
@@ -137,32 +169,22 @@ def _weights(densities: dict[str, Float[np.ndarray, " N"]]) -> dict[str, float]:
     return {name: float(value) for name, value in zip(names, w / w.sum(), strict=True) if value > 0.0}
 
 
-# --- recalibration of the mixture ----------------------------------------------------------------
+# --- recalibration of a candidate ----------------------------------------------------------------
 
 
-def _calibration(
-    problem: Problem,
-    trained: dict[str, list[Trained]],
-    weights: dict[str, float],
-    folds: Int[np.ndarray, " N"],
-) -> Calibration | None:
-    if not is_calibrated(problem):
-        return None
+def _recalibrated(problem: Problem, trained: list[Trained], folds: Int[np.ndarray, " N"]) -> Recalibrated:
+    """The recalibration of the mixture of a candidate's members, by some of the rows, the same for all candidates."""
     chosen = np.sort(np.random.default_rng(problem.seed).permutation(len(folds))[:MOST_ROWS])
-    problem, folds, n_members = problem.rows(np.isin(np.arange(len(folds)), chosen)), folds[chosen], folds.max() + 1
-    held = [problem.rows(folds == k) for k in range(n_members)]
-    parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-    for name, found in trained.items():
-        components = [
-            predictive_components(Law.of(one.model), rows.X[:, : _width(one.model)], rows.seed, rows.n_paths)
-            for one, rows in zip(found, held, strict=True)
-        ]
-        means, variances = (_in_order([c[i] for c in components], folds) for i in (0, 1))
-        parts.append((means, variances, weights[name] * components[0][2]))
-    means, variances, shares = (np.concatenate([part[i] for part in parts]) for i in (0, 1, 2))
-    between = _between(problem, trained, weights)
-    rows = HonestRows(problem.X[:, : problem.n_inputs], problem.y, means, variances, shares, between)
-    return calibrate(rows, functools.partial(gp_for, problem), problem.seed)
+    problem, folds = problem.rows(np.isin(np.arange(len(folds)), chosen)), folds[chosen]
+    components = []
+    for k, one in enumerate(trained):
+        rows = problem.rows(folds == k)
+        X, n_paths = rows.X[:, : _width(one.model)], min(rows.n_paths, MOST_PATHS)
+        components.append(predictive_components(Law.of(one.model), X, rows.seed, n_paths))
+    means, variances = (_in_order([part[i] for part in components], folds) for i in (0, 1))
+    between = _between(problem, trained)
+    honest = HonestRows(problem.X[:, : problem.n_inputs], problem.y, means, variances, components[0][2], between)
+    return recalibrated(honest, functools.partial(gp_for, problem), problem.seed)
 
 
 def _in_order(parts: list[Float[np.ndarray, "T _R P"]], folds: np.ndarray) -> Float[np.ndarray, "T N P"]:
@@ -172,20 +194,13 @@ def _in_order(parts: list[Float[np.ndarray, "T _R P"]], folds: np.ndarray) -> Fl
     return found
 
 
-def _between(problem: Problem, trained: dict[str, list[Trained]], weights: dict[str, float]) -> Float[np.ndarray, " P"]:
+def _between(problem: Problem, trained: list[Trained]) -> Float[np.ndarray, " P"]:
     """The variance of the members' means about their mean at new rows, for each output."""
     X = new_rows(problem.X, problem.seed)
-    by_member = sum(
-        weight
-        * np.stack(
-            [
-                predictive_moments(Law.of(one.model), X[:, : _width(one.model)], problem.seed, problem.n_paths)[0]
-                for one in trained[name]
-            ]
-        )
-        for name, weight in weights.items()
-    )
-    return np.asarray(by_member).var(0).mean(0)
+    means = [
+        predictive_moments(Law.of(one.model), X[:, : _width(one.model)], problem.seed, MOST_PATHS)[0] for one in trained
+    ]
+    return np.stack(means).var(0).mean(0)
 
 
 def new_rows(X: Float[np.ndarray, "N D"], seed: int) -> Float[np.ndarray, "R D"]:

@@ -6,7 +6,6 @@ rows beside it.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,11 +16,12 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int, Num, PRNGKeyArray
 
 from ..likelihoods import PoissonLikelihood, StudentTLikelihood
+from ..numerics import platform
 from ..numerics.devices import compiled, computing, on_device, random_key
 from ..numerics.padding import size_class
 from .calibration import Calibration
 from .flow import FlowModel
-from .law import Components, Law
+from .law import Candidate, Components, Law
 from .models import AbstractModel, sample_outputs
 
 BLOCK = 128
@@ -33,37 +33,20 @@ def by_blocks(function: Callable, X: np.ndarray, *others: np.ndarray) -> tuple[n
 
     Where there are several blocks, the last one is padded to the size of the others: one program serves them all.
     """
-    results = []
-    for start in range(0, len(X), BLOCK):
-        rows = [np.asarray(a[start : start + BLOCK], float) for a in (X, *others)]
-        n = len(rows[0])
-        index = np.arange(BLOCK if len(X) > BLOCK else _block_size(n)) % n
-        with computing():
+    results, size = [], BLOCK * platform.prediction_blocks() if len(X) > BLOCK else _block_size(len(X))
+    with computing():
+        for start in range(0, len(X), size):
+            rows = [np.asarray(a[start : start + size], float) for a in (X, *others)]
+            n = len(rows[0])
+            index = np.arange(size) % n
             block = function(*(on_device(a[index]) for a in rows))
-        results.append([np.asarray(part)[:n] for part in block])
+            results.append([np.asarray(part)[:n] for part in block])
     return tuple(np.concatenate(parts) for parts in zip(*results, strict=True))
 
 
 def _block_size(n: int) -> int:
     """Blocks have 32, 64 or 128 rows: three programs serve all numbers of rows."""
     return min(BLOCK, max(32, 1 << (n - 1).bit_length()))
-
-
-# --- recalibration -------------------------------------------------------------------------------
-
-
-def _parts(calibration: Calibration | None, X: Float[Array, "N D"], n_outputs: int) -> list[tuple[Any, Any]]:
-    """log probability and scale (N, P) of the parts of a recalibrated law."""
-    if calibration is None:
-        return [(0.0, jnp.ones((len(X), n_outputs)))]
-    scales = calibration.scales(X[:, : _width(calibration, X)])
-    # Without tails the second part has the probability zero.
-    return [(jnp.log(share), scales * width) for share, width in calibration.parts()]
-
-
-def _width(calibration: Calibration, X: Array) -> int:
-    """How many columns of a state the scale depends on: the inputs."""
-    return X.shape[1] if calibration.log_scale is None else calibration.log_scale.output.basis.Z.shape[-1]
 
 
 # --- programs ------------------------------------------------------------------------------------
@@ -74,17 +57,13 @@ def _moments(
     law: Law, X: Float[Array, "N D"], key: PRNGKeyArray, n_samples: int
 ) -> tuple[Float[Array, "N P"], Float[Array, "N P P"]]:
     """Mean and covariance over outputs of y: law of total variance over the components."""
-    components = Components.at(law, X, key, n_samples)
-    means, variances = components.moments()
-    mean = components.mean(means)
+    means, variances, log_weights = Components.at(law, X, key, n_samples).components()
+    weights = jnp.exp(log_weights)
+    mean = jnp.einsum("t,tnp->np", weights, means)
     centred = means - mean
-    weights = jnp.exp(components.log_weights)
     spread = jnp.einsum("t,tnp,tnq->npq", weights, centred, centred)
-    covariance = spread + components.mean(variances)[..., None] * jnp.eye(mean.shape[-1])
-    if law.calibration is not None:
-        scales = law.calibration.scales(X[:, : _width(law.calibration, X)])
-        covariance = covariance * scales[:, :, None] * scales[:, None, :] * law.calibration.variance_factor()
-    return mean, covariance
+    within = jnp.einsum("t,tnp->np", weights, variances)
+    return mean, spread + within[..., None] * jnp.eye(mean.shape[-1])
 
 
 @compiled
@@ -92,15 +71,7 @@ def _components(
     law: Law, X: Float[Array, "N D"], key: PRNGKeyArray, n_samples: int
 ) -> tuple[Float[Array, "N T P"], Float[Array, "N T P"], Float[Array, "N T"]]:
     """Mean and variance of y given each component, and its weight."""
-    components = Components.at(law, X, key, n_samples)
-    means, variances = components.moments()
-    log_weights = components.log_weights
-    if law.calibration is not None:
-        centre = components.mean(means)
-        parts = _parts(law.calibration, X, centre.shape[-1])
-        means = jnp.concatenate([centre + scale * (means - centre) for _, scale in parts])
-        variances = jnp.concatenate([scale**2 * variances for _, scale in parts])
-        log_weights = jnp.concatenate([log_weights + share for share, _ in parts])
+    means, variances, log_weights = Components.at(law, X, key, n_samples).components()
     weights = jnp.broadcast_to(jnp.exp(log_weights), (len(X), len(log_weights)))
     return jnp.moveaxis(means, 0, 1), jnp.moveaxis(variances, 0, 1), weights
 
@@ -109,41 +80,17 @@ def _components(
 def _log_prob(
     law: Law, X: Float[Array, "N D"], y: Num[Array, "N Q"], key: PRNGKeyArray, n_samples: int
 ) -> tuple[Float[Array, " N"], Float[Array, " N"]]:
-    """Log of the mean density over components, and the mean of the log densities; joint over outputs."""
+    """Log of the mean density over paths, and the mean of the log densities; joint over outputs."""
     components = Components.at(law, X, key, n_samples)
-
-    if law.calibration is None:
-        log_density = components.log_densities(y)
-    else:
-        centre = components.mean(components.moments()[0])
-        parts = _parts(law.calibration, X, centre.shape[-1])
-        by_part = [
-            share + components.log_densities(centre + (y - centre) / scale) - jnp.log(scale).sum(-1)
-            for share, scale in parts
-        ]
-        log_density = logsumexp(jnp.stack(by_part), axis=0)
-    return logsumexp(log_density + components.log_weights[:, None], axis=0), components.mean(log_density)
-
-
-def _cdf_at(
-    components: Components, calibration: Calibration | None, centre: Array, parts: list[tuple[Any, Any]], y: Array
-) -> Array:
-    """P(Y ≤ y) for points y (N, P, A) of a law, recalibrated or not."""
-    if calibration is None:
-        return components.cdf(y)
-    middle = centre[..., None]
-    found = [jnp.exp(share) * components.cdf(middle + (y - middle) / scale[..., None]) for share, scale in parts]
-    return sum(found[1:], start=found[0])
+    log_density, log_weights = components.log_densities(y), components.log_weights
+    return logsumexp(log_density + log_weights[:, None], axis=0), jnp.exp(log_weights) @ log_density
 
 
 @compiled
 def _cdf(
     law: Law, X: Float[Array, "N D"], y: Float[Array, "N P"], key: PRNGKeyArray, n_samples: int
 ) -> tuple[Float[Array, "N P"]]:
-    components = Components.at(law, X, key, n_samples)
-    centre = components.mean(components.moments()[0])
-    parts = _parts(law.calibration, X, centre.shape[-1])
-    return (_cdf_at(components, law.calibration, centre, parts, y[..., None])[..., 0],)
+    return (Components.at(law, X, key, n_samples).cdf(y[..., None])[..., 0],)
 
 
 def predictive_cdf(law: Law, X: np.ndarray, y: np.ndarray, seed: int, n_samples: int) -> np.ndarray:
@@ -159,21 +106,15 @@ def _quantiles(
 ) -> tuple[Float[Array, "N P A"]]:
     """Quantiles of the mixture by bisection of its distribution function, (N, P, A)."""
     components = Components.at(law, X, key, n_samples)
-    y_mean, y_variance = components.moments()
-    centre = components.mean(y_mean)
-    parts = _parts(law.calibration, X, centre.shape[-1])
-    cdf = functools.partial(_cdf_at, components, law.calibration, centre, parts)
+    y_mean, y_variance, _ = components.components()
     width = 40.0 * jnp.sqrt(y_variance) + 1e-12
     low, high = (y_mean - width).min(0), (y_mean + width).max(0)
-    if law.calibration is not None:
-        widest = jnp.maximum(parts[0][1], parts[1][1])
-        low, high = centre + widest * (low - centre), centre + widest * (high - centre)
     low, high = jnp.broadcast_arrays(low[..., None] + 0 * alphas, high[..., None] + 0 * alphas)
 
     def halve(bounds: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bounds
         middle = 0.5 * (low + high)
-        is_below = cdf(middle) < alphas
+        is_below = components.cdf(middle) < alphas
         return jnp.where(is_below, middle, low), jnp.where(is_below, high, middle)
 
     if isinstance(law.candidates[0].likelihood, PoissonLikelihood):
@@ -188,7 +129,7 @@ def _quantiles(
     if isinstance(law.candidates[0].likelihood, StudentTLikelihood):
         # Near two degrees of freedom extreme quantiles are further away than any number of standard deviations.
         def is_short(bounds: tuple[Array, Array]) -> Array:
-            return jnp.any(cdf(bounds[0]) > alphas) | jnp.any(cdf(bounds[1]) < alphas)
+            return jnp.any(components.cdf(bounds[0]) > alphas) | jnp.any(components.cdf(bounds[1]) < alphas)
 
         def widened(bounds: tuple[Array, Array]) -> tuple[Array, Array]:
             reach = 2.0 * (bounds[1] - bounds[0])
@@ -243,23 +184,32 @@ def joint_samples(law: Law, X: np.ndarray, seed: int, n_samples: int, n_paths: i
     Each draw is one of a member; members are drawn by their weights. `n_paths` and `law_seed` are those of the mean
     about which a recalibrated law is wider or narrower: the one that is predicted.
     """
-    members = law.members()
     rng = np.random.default_rng(seed)
-    if len(members) == 1:
-        draws = _joint_samples(members[0][0], X, seed, 0, n_samples)
-    else:
-        counts = rng.multinomial(n_samples, [weight for _, weight in members]).tolist()
-        parts = [
-            _joint_samples(model, X, seed, i, n)
-            for i, ((model, _), n) in enumerate(zip(members, counts, strict=True))
+    shares = [float(c.weight) / c.n_members for c in law.candidates for _ in range(c.n_members)]
+    counts = rng.multinomial(n_samples, shares) if len(shares) > 1 else np.array([n_samples])
+    parts, first = [], 0
+    for candidate in law.candidates:
+        own = counts[first : first + candidate.n_members]
+        draws = [
+            _joint_samples(model, X, seed, first + k, int(n))
+            for k, (model, n) in enumerate(zip(candidate.members(), own, strict=True))
             if n > 0
         ]
-        draws = np.concatenate(parts)[rng.permutation(n_samples)]
-    if law.calibration is None:
+        parts += [_recalibrated(candidate, part, X, rng, n_paths, law_seed) for part in draws]
+        first += candidate.n_members
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)[rng.permutation(n_samples)]
+
+
+def _recalibrated(
+    candidate: Candidate, draws: np.ndarray, X: np.ndarray, rng: np.random.Generator, n_paths: int, law_seed: int
+) -> np.ndarray:
+    """Draws (S, N, P) of a member of a candidate, wider or narrower about the mean of its members."""
+    calibration = candidate.calibration
+    if calibration is None:
         return draws
-    centre = predictive_moments(law, X, law_seed, n_paths)[0]
-    is_tail = rng.random((*draws.shape[:2], 1)) < law.calibration.tail_share
-    scales = predictive_scales(law.calibration, X) * np.where(is_tail, law.calibration.tail_width, 1.0)
+    centre = predictive_moments(Law((candidate,)), X, law_seed, n_paths)[0]
+    is_tail = rng.random((*draws.shape[:2], 1)) < calibration.tail_share
+    scales = predictive_scales(calibration, X) * np.where(is_tail, calibration.tail_width, 1.0)
     return centre + scales * (draws - centre)
 
 
@@ -276,7 +226,7 @@ def _joint_samples(model: AbstractModel, X: np.ndarray, seed: int, member: int, 
 
 @compiled
 def _scales(calibration: Calibration, X: Float[Array, "N D"]) -> tuple[Float[Array, "N P"]]:
-    return (calibration.scales(X[:, : _width(calibration, X)]),)
+    return (calibration.scales(X),)
 
 
 def predictive_scales(calibration: Calibration, X: np.ndarray) -> np.ndarray:

@@ -61,7 +61,7 @@ def save_estimator(estimator: Any, path: str | Path) -> None:
         "shapes": _shapes(estimator, estimator.model_),
         "attributes": {n: plain(getattr(estimator, n)) for n in PLAIN_ATTRIBUTES if hasattr(estimator, n)},
         "names": _names(estimator),
-        "calibration": _calibration_shapes(estimator.calibration_),
+        "calibration": None if hasattr(estimator, "members_") else _calibration_shapes(estimator.calibration_),
         "members": _members(estimator),
         "history_columns": estimator.history_.columns.tolist(),
         "history_phases": estimator.history_["phase"].tolist(),
@@ -98,6 +98,7 @@ def _members(estimator: Any) -> list[dict[str, Any]] | None:
             "n_members": len(models),
             "spec": estimator.member_specs_[name].to_json(),
             "shapes": _shapes(estimator, models[0]),
+            "calibration": _calibration_shapes(estimator.calibration_[name]),
         }
         for name, models in estimator.members_.items()
     ]
@@ -123,18 +124,22 @@ def _names(estimator: Any) -> dict[str, Any]:
 
 
 def _arrays(estimator: Any) -> dict[str, np.ndarray]:
+    parts = {"model": estimator.model_}
+    if not hasattr(estimator, "members_"):
+        parts["calibration"] = estimator.calibration_
+    for i, (candidate, models) in enumerate(getattr(estimator, "members_", {}).items()):
+        parts |= {f"member.{i}.{k}": model for k, model in enumerate(models)}
+        parts[f"member.{i}.calibration"] = estimator.calibration_[candidate]
     with computing():
-        arrays = {f"model.{name}": value for name, value in flatten_arrays(estimator.model_).items()}
-        for i, models in enumerate(getattr(estimator, "members_", {}).values()):
-            for k, model in enumerate(models):
-                arrays |= {f"member.{i}.{k}.{name}": value for name, value in flatten_arrays(model).items()}
+        arrays = {
+            f"{prefix}.{name}": value
+            for prefix, part in parts.items()
+            if part is not None
+            for name, value in flatten_arrays(part).items()
+        }
     for part in ("x_scaler_", "y_scaler_"):
         scaler = getattr(estimator, part)
         arrays |= {f"{part}.mean": scaler.mean, f"{part}.scale": scaler.scale}
-    if estimator.calibration_ is not None:
-        with computing():
-            found = flatten_arrays(estimator.calibration_)
-        arrays |= {f"calibration.{name}": value for name, value in found.items()}
     arrays["directions_"] = estimator.directions_
     arrays |= {name: getattr(estimator, name) for name in OUT_OF_FOLD if hasattr(estimator, name)}
     numbers = estimator.history_.drop(columns="phase")
@@ -159,9 +164,16 @@ def _template(header: dict[str, Any], kind: dict[str, Any]) -> Any:
     return jax.tree.map(np.asarray, model)
 
 
-def _calibration_template(header: dict[str, Any]) -> Calibration:
-    shapes, training = header["calibration"], specs.from_json(header["training"])
-    n_targets = shapes["n_targets"]
+def _restored_calibration(
+    header: dict[str, Any], shapes: dict[str, Any] | None, arrays: dict[str, np.ndarray]
+) -> Calibration | None:
+    if shapes is None:
+        return None
+    return jax.tree.map(np.asarray, unflatten_arrays(_calibration_template(header, shapes), arrays))
+
+
+def _calibration_template(header: dict[str, Any], shapes: dict[str, Any]) -> Calibration:
+    training, n_targets = specs.from_json(header["training"]), shapes["n_targets"]
     scale, one = np.ones(n_targets), np.ones(())
     if shapes["inducing"] is None:
         return Calibration(scale, one, one)
@@ -178,20 +190,21 @@ def restore(estimator: Any, header: dict[str, Any], arrays: dict[str, np.ndarray
         arrays_of_model = {present_name(name): value for name, value in arrays_of_model.items()}
     restored = unflatten_arrays(_template(header, header), arrays_of_model)
     estimator.model_ = jax.tree.map(np.asarray, restored)
+    # Files of version 0.1 have no recalibration.
+    estimator.calibration_ = _restored_calibration(header, header.get("calibration"), part("calibration."))
     for i, kind in enumerate(header.get("members") or []):
         if i == 0:
             estimator.members_, estimator.weights_, estimator.member_specs_ = {}, {}, {}
+            estimator.calibration_ = {}
         name, template = kind["name"], _template(header, kind)
         models = [unflatten_arrays(template, part(f"member.{i}.{k}.")) for k in range(kind["n_members"])]
         estimator.members_[name] = [jax.tree.map(np.asarray, model) for model in models]
         estimator.weights_[name], estimator.member_specs_[name] = kind["weight"], specs.from_json(kind["spec"])
+        found = _restored_calibration(header, kind["calibration"], part(f"member.{i}.calibration."))
+        estimator.calibration_[name] = found
     for name in OUT_OF_FOLD:
         if name in arrays:
             setattr(estimator, name, arrays[name])
-    estimator.calibration_ = None
-    if header.get("calibration") is not None:  # files of version 0.1 have none
-        restored = unflatten_arrays(_calibration_template(header), part("calibration."))
-        estimator.calibration_ = jax.tree.map(np.asarray, restored)
     estimator.spec_, estimator.training_ = specs.from_json(header["spec"]), specs.from_json(header["training"])
     for name in ("x_scaler_", "y_scaler_"):
         setattr(estimator, name, Scaler(**{f.name: arrays[f"{name}.{f.name}"] for f in dataclasses.fields(Scaler)}))

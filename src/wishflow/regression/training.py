@@ -29,7 +29,7 @@ from ..training.validation import BestState, held_back, is_ahead
 from ..wishart.specs import NoDiffusion
 from . import flow, sparse_gp
 from .batches import padded_batch
-from .calibration import Calibration, HonestRows, calibrate
+from .calibration import MOST_PATHS, Calibration, HonestRows, calibrate
 from .held_back import HeldBack
 from .law import Law
 from .lbfgs import CollapsedPhase
@@ -65,6 +65,11 @@ class Problem:
     def rows(self, keep: Bool[np.ndarray, " N"]) -> Problem:
         """The problem with some of its rows."""
         return dataclasses.replace(self, X=self.X[keep], y=self.y[keep])
+
+    def without_noise(self) -> Problem:
+        """A flow that is an ordinary differential equation."""
+        assert isinstance(self.spec, FlowSpec)
+        return dataclasses.replace(self, spec=dataclasses.replace(self.spec, diffusion=NoDiffusion()))
 
     def without_flow(self) -> Problem:
         """The sparse GP alone, of the inputs alone."""
@@ -159,7 +164,8 @@ def flow_calibration(problem: Problem, model: Any, held: Problem) -> Calibration
     """The recalibration of a flow, by its predictions of rows held back from it."""
     if not is_calibrated(problem):
         return None
-    means, variances, weights = predictive_components(Law.of(model), held.X, problem.seed, problem.n_paths)
+    n_paths = min(problem.n_paths, MOST_PATHS)
+    means, variances, weights = predictive_components(Law.of(model), held.X, problem.seed, n_paths)
     rows = HonestRows(held.X[:, : problem.n_inputs], held.y, means, variances, weights)
     return calibrate(rows, functools.partial(gp_for, problem), problem.seed)
 
