@@ -130,7 +130,7 @@ def test_held_back_rows_take_no_part_in_the_training_of_a_flow(monkeypatch):
     trained = Journal.trained
 
     def spied(self, *args):
-        found.append(trained(self, *args)[0].history["bound"].to_numpy())
+        found.append(trained(self, *args)[0].history["objective"].to_numpy())
         return trained(self, *args)
 
     monkeypatch.setattr(Journal, "trained", spied)
