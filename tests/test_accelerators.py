@@ -15,10 +15,10 @@ from wishflow.inducing.natural import natural_step
 from wishflow.kernels import RBF, Matern32, Matern52, stationary
 from wishflow.numerics import devices as runtime
 from wishflow.numerics import linalg, platform
-from wishflow.regression.objectives import negative_bound
+from wishflow.regression.objectives import negative_objective
 from wishflow.regression.steps import RowSteps
-from wishflow.series.latent_objectives import negative_filter_bound
-from wishflow.series.objectives import negative_transition_bound
+from wishflow.series.latent_objectives import negative_filter_objective
+from wishflow.series.objectives import negative_transition_objective
 from wishflow.series.specs import Latent
 from wishflow.series.steps import SeriesSteps
 
@@ -46,15 +46,15 @@ def assert_same(one, other):
         pytest.param(WISHARTS[0], {"time_dependent": True}, marks=pytest.mark.slow),
     ],
 )
-def test_the_bound_of_a_flow_is_the_same(name, options, key, pretend):
+def test_the_objective_of_a_flow_is_the_same(name, options, key, pretend):
     model, batch = make_flow(name, **options), make_batch()
 
-    def bound(model):
-        return negative_bound(model, batch, key, n_samples=2)[0]
+    def objective(model):
+        return negative_objective(model, batch, key, n_samples=2)[0]
 
-    plain = quick_jit(lambda model: jax.value_and_grad(bound)(model))(model)
+    plain = quick_jit(lambda model: jax.value_and_grad(objective)(model))(model)
     pretend()
-    assert_same(quick_jit(lambda model: jax.value_and_grad(bound)(model))(model), plain)
+    assert_same(quick_jit(lambda model: jax.value_and_grad(objective)(model))(model), plain)
 
 
 @pytest.mark.parametrize("spec", [RBF(variance=0.8), Matern32(), RBF(active_dims=(0, 2))])
@@ -128,15 +128,15 @@ def test_factorisations_in_one_call_are_the_same(diffusion, is_alike, key, prete
     model = eqx.tree_at(lambda m: (m.output, m.likelihood), model, (gp, likelihood))
     batch = eqx.tree_at(lambda b: b.y, batch, batch.y[:, :1])
 
-    def bound(model):
-        value, (_, sites) = negative_bound(model, batch, key, has_sites=True)
+    def objective(model):
+        value, (_, sites) = negative_objective(model, batch, key, has_sites=True)
         return value, natural_step(model.output.posterior, sites, 0.3)
 
-    plain = quick_jit(lambda model: jax.value_and_grad(bound, has_aux=True)(model))(model)
+    plain = quick_jit(lambda model: jax.value_and_grad(objective, has_aux=True)(model))(model)
     pretend()
-    sites = jax.eval_shape(lambda model: negative_bound(model, batch, key, has_sites=True)[1][1], model)
+    sites = jax.eval_shape(lambda model: negative_objective(model, batch, key, has_sites=True)[1][1], model)
     assert sites.inverse is not None
-    assert_same(quick_jit(lambda model: jax.value_and_grad(bound, has_aux=True)(model))(model), plain)
+    assert_same(quick_jit(lambda model: jax.value_and_grad(objective, has_aux=True)(model))(model), plain)
 
 
 @pytest.mark.slow
@@ -149,14 +149,14 @@ def test_factorisations_in_one_call_are_the_same(diffusion, is_alike, key, prete
     ],
 )
 def test_a_series_with_holes_costs_the_same(options, of, key, pretend):
-    """Its filter takes derivatives of the drift (of the readout, where the state is hidden) forward, and the bound's
-    gradient goes back through them.
+    """Its filter takes derivatives of the drift (of the readout, where the state is hidden) forward, and the gradient
+    of the objective goes back through them.
     """
     model, batch = series_problem(**options)
-    bound = negative_filter_bound if options else negative_transition_bound
+    objective = negative_filter_objective if options else negative_transition_objective
 
     def value(model):
-        return bound(model, batch, key, n_samples=2)[0]
+        return objective(model, batch, key, n_samples=2)[0]
 
     plain = quick_jit(lambda model: of(value)(model))(model)
     pretend()

@@ -18,8 +18,8 @@ from wishflow.callbacks import Callback, CallbackList, ChunkEvent, CSVLog, Early
 from wishflow.errors import OptionError
 
 
-def event(step=10, n_steps=40, bound=-50.0, noise=0.25, seconds=1.0, phase="flow", chunk=10, **more):
-    records = {"bound": np.full(chunk, bound), "noise": np.full(chunk, noise)}
+def event(step=10, n_steps=40, objective=-50.0, noise=0.25, seconds=1.0, phase="flow", chunk=10, **more):
+    records = {"objective": np.full(chunk, objective), "noise": np.full(chunk, noise)}
     return ChunkEvent(phase, step, n_steps, records, seconds, **more)
 
 
@@ -101,16 +101,16 @@ def test_importing_the_module_imports_no_rich():
 # --- early stop ------------------------------------------------------------------------------
 
 
-def first_stop(bounds, **options):
+def first_stop(objectives, **options):
     """The index of the first chunk that asks to stop, or None."""
     stopper = EarlyStop(**options)
     stopper.on_start("flow", 1000)
-    answers = [stopper.on_chunk(event(bound=bound)) for bound in bounds]
+    answers = [stopper.on_chunk(event(objective=objective)) for objective in objectives]
     return answers.index(True) if True in answers else None
 
 
 @pytest.mark.parametrize(
-    ("bounds", "options", "expected"),
+    ("objectives", "options", "expected"),
     [
         ([1, 2, 3, 4, 5], {"patience": 1}, None),
         ([1, 2, 2], {"patience": 1}, 2),
@@ -121,19 +121,19 @@ def first_stop(bounds, **options):
         ([0, 0.9, 1.8, 2.7], {"patience": 2, "min_delta": 1.0}, None),
         ([0, 0.4, 0.8, 1.2], {"patience": 2, "min_delta": 1.0}, 2),
         ([1, np.nan, np.nan], {"patience": 2}, 2),
-        ([np.nan, 1, 2], {"patience": 1}, None),  # before a first bound there is nothing to fall short of
+        ([np.nan, 1, 2], {"patience": 1}, None),  # before a first objective there is nothing to fall short of
         ([-np.inf, -np.inf, -np.inf], {"patience": 2}, 2),
     ],
 )
-def test_early_stop_stops_exactly_when_it_should(bounds, options, expected):
-    assert first_stop(bounds, **options) == expected
+def test_early_stop_stops_exactly_when_it_should(objectives, options, expected):
+    assert first_stop(objectives, **options) == expected
 
 
 def test_early_stop_judges_the_mean_of_a_chunk():
     stopper = EarlyStop(patience=1)
     stopper.on_start("flow", 10)
     noisy = [np.array([0.0, 4.0]), np.array([3.0, 2.0]), np.array([9.0, -5.0])]  # means 2, 2.5, 2
-    answers = [stopper.on_chunk(ChunkEvent("flow", 2, 10, {"bound": record}, 0.0)) for record in noisy]
+    answers = [stopper.on_chunk(ChunkEvent("flow", 2, 10, {"objective": record}, 0.0)) for record in noisy]
     assert answers == [False, False, True]
 
 
@@ -141,7 +141,7 @@ def test_early_stop_judges_models_and_phases_by_themselves():
     stopper = EarlyStop(patience=1)
     stopper.on_start("sgp", 40)
     assert [
-        stopper.on_chunk(event(bound=b, model_index=i, n_models=2)) for b, i in [(5, 0), (1, 1), (6, 0), (1, 1)]
+        stopper.on_chunk(event(objective=b, model_index=i, n_models=2)) for b, i in [(5, 0), (1, 1), (6, 0), (1, 1)]
     ] == [
         False,
         False,
@@ -149,7 +149,7 @@ def test_early_stop_judges_models_and_phases_by_themselves():
         True,
     ]
     stopper.on_start("flow", 40)
-    assert not stopper.on_chunk(event(bound=-100))
+    assert not stopper.on_chunk(event(objective=-100))
 
 
 @pytest.mark.usefixtures("types_unchecked")
@@ -162,7 +162,7 @@ def test_early_stop_refuses_wrong_options(options):
 
 
 def test_early_stop_says_which_records_there_are():
-    with pytest.raises(OptionError, match=r"needs the record 'bound'.*'noise'"):
+    with pytest.raises(OptionError, match=r"needs the record 'objective'.*'noise'"):
         EarlyStop().on_chunk(ChunkEvent("flow", 1, 2, {"noise": np.ones(1)}, 0.0))
 
 
@@ -173,13 +173,13 @@ def test_csv_log_file_content(tmp_path):
     path = tmp_path / "log.csv"
     with CallbackList(CSVLog(path)) as callbacks:
         callbacks.on_start("sgp", 2)
-        callbacks.on_chunk(ChunkEvent("sgp", 2, 2, {"bound": np.array([-3.5, -2.0])}, 0.5))
+        callbacks.on_chunk(ChunkEvent("sgp", 2, 2, {"objective": np.array([-3.5, -2.0])}, 0.5))
         callbacks.on_start("flow", 4)
-        records = {"bound": np.array([-1.0, -0.5]), "noise": np.array([[1.0, 2.0], [3.0, 4.0]])}
+        records = {"objective": np.array([-1.0, -0.5]), "noise": np.array([[1.0, 2.0], [3.0, 4.0]])}
         callbacks.on_chunk(ChunkEvent("flow", 2, 4, records, 1.25, model_index=1, n_models=2))
-        callbacks.on_chunk(ChunkEvent("flow", 4, 4, {"bound": np.array([0.0, 1.0], np.float32)}, 2.0))
+        callbacks.on_chunk(ChunkEvent("flow", 4, 4, {"objective": np.array([0.0, 1.0], np.float32)}, 2.0))
     assert path.read_text() == (
-        "phase,model,step,seconds,bound,noise[0],noise[1]\n"
+        "phase,model,step,seconds,objective,noise[0],noise[1]\n"
         "sgp,0,1,0.5,-3.5,,\n"
         "sgp,0,2,0.5,-2.0,,\n"
         "flow,1,1,1.25,-1.0,1.0,2.0\n"
@@ -190,13 +190,13 @@ def test_csv_log_file_content(tmp_path):
 
 
 def test_csv_log_numbers_read_back_exactly(tmp_path):
-    bound = np.array([1 / 3, -0.0, 5e-324, np.inf, np.nan, -1.7976931348623157e308])
+    objective = np.array([1 / 3, -0.0, 5e-324, np.inf, np.nan, -1.7976931348623157e308])
     log = CSVLog(str(tmp_path / "log.csv"))
     log.on_start('a, "b"', 6)
-    log.on_chunk(ChunkEvent('a, "b"', 6, 6, {"bound": bound}, 1.0))
+    log.on_chunk(ChunkEvent('a, "b"', 6, 6, {"objective": objective}, 1.0))
     with open(tmp_path / "log.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert np.array([float(row["bound"]) for row in rows]).tobytes() == bound.tobytes()
+    assert np.array([float(row["objective"]) for row in rows]).tobytes() == objective.tobytes()
     assert {row["phase"] for row in rows} == {'a, "b"'}
     assert [row["step"] for row in rows] == list("123456")
 
@@ -251,7 +251,7 @@ def run(bar, events):
             callbacks.on_chunk(item)
 
 
-def test_bar_shows_phase_step_bound_noise_and_time_left():
+def test_bar_shows_phase_step_objective_noise_and_time_left():
     console = terminal()
     # 10 s for the first chunk (compilation), then 2 s for each 10 steps: 4 s for the 20 steps left, then 2 s.
     run(
@@ -262,15 +262,15 @@ def test_bar_shows_phase_step_bound_noise_and_time_left():
     first = next(line for line in drawn if "10/40" in line)
     second = next(line for line in drawn if "20/40" in line)
     third = next(line for line in drawn if "30/40" in line)
-    assert first.startswith("flow") and first.endswith("bound -50  noise 0.25  -:-- left")
-    assert second.endswith("bound -50  noise 0.25  0:04 left")
-    assert third.endswith("bound -50  noise 0.125  0:02 left")
+    assert first.startswith("flow") and first.endswith("objective -50  noise 0.25  -:-- left")
+    assert second.endswith("objective -50  noise 0.25  0:04 left")
+    assert third.endswith("objective -50  noise 0.125  0:02 left")
 
 
-def test_bar_shows_the_bound_per_point():
+def test_bar_shows_the_objective_per_point():
     console = terminal()
-    run(ProgressBar(n_points=200, console=console), [event(bound=-50.0)])
-    assert "bound -0.25/point" in frames(console)[-1]
+    run(ProgressBar(n_points=200, console=console), [event(objective=-50.0)])
+    assert "objective -0.25/point" in frames(console)[-1]
 
 
 def test_bar_follows_the_phases_on_one_line():
@@ -283,7 +283,7 @@ def test_bar_follows_the_phases_on_one_line():
         callbacks.on_chunk(event(40, 40, seconds=3725.0, model_index=1, n_models=3))
     drawn = frames(console)
     assert any(line.startswith("sgp") and "20/20" in line for line in drawn)
-    assert any(line.startswith("flow") and "0/40" in line and "bound" not in line for line in drawn)
+    assert any(line.startswith("flow") and "0/40" in line and "objective" not in line for line in drawn)
     assert drawn[-1].startswith("flow, model 2 of 3") and "40/40" in drawn[-1] and "0:00 left" in drawn[-1]
     assert console.file.getvalue().count("\n") == 1  # one line in all, ended when the fit ends
 
@@ -291,7 +291,10 @@ def test_bar_follows_the_phases_on_one_line():
 @pytest.mark.parametrize("width", [80, 60])
 def test_bar_keeps_to_one_line_on_narrow_terminals(width):
     console = terminal(width)
-    run(ProgressBar(n_points=3, console=console), [event(1000, 20000, bound=-12345.678, seconds=s) for s in (1.0, 2.0)])
+    run(
+        ProgressBar(n_points=3, console=console),
+        [event(1000, 20000, objective=-12345.678, seconds=s) for s in (1.0, 2.0)],
+    )
     assert console.file.getvalue().count("\n") == 1
     assert "1000/20000" in frames(console)[-1]
 
@@ -316,7 +319,7 @@ def test_bar_prints_one_line_at_the_end_where_there_is_no_terminal():
         for step in range(10, 401, 10):
             callbacks.on_chunk(event(step, 400, seconds=step / 4))
             assert console.file.getvalue() == ""
-    assert console.file.getvalue() == "flow 400/400  bound -50  noise 0.25  1:40 taken\n"
+    assert console.file.getvalue() == "flow 400/400  objective -50  noise 0.25  1:40 taken\n"
     bar.on_end()
     assert console.file.getvalue().count("\n") == 1
 
@@ -343,7 +346,7 @@ def test_bar_can_be_used_for_a_second_fit():
 def test_bar_leaves_out_what_is_not_recorded():
     console = terminal()
     run(ProgressBar(console=console), [ChunkEvent("flow", 10, 40, {}, 1.0)])
-    assert "bound" not in frames(console)[-1] and "10/40" in frames(console)[-1]
+    assert "objective" not in frames(console)[-1] and "10/40" in frames(console)[-1]
 
 
 # --- copies ----------------------------------------------------------------------------------

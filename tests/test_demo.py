@@ -33,7 +33,7 @@ class KnownNormal:
     def fit(self, X, y):
         self.width = y.shape[1:]
         for step in (self.n_steps // 2, self.n_steps):
-            records = {"bound": np.full(2, -10.0), "noise": np.full(2, 0.5)}
+            records = {"objective": np.full(2, -10.0), "noise": np.full(2, 0.5)}
             for callback in self.callbacks or []:
                 callback.on_chunk(ChunkEvent("flow", step, self.n_steps, records, 1.0))
         for callback in self.callbacks or []:
@@ -140,13 +140,13 @@ def test_one_bar_runs_through_all_fits():
     assert np.all(np.diff([event.seconds for event in seen]) >= 0.0)
 
 
-def test_the_bar_shows_step_bound_noise_and_time_left():
+def test_the_bar_shows_step_objective_noise_and_time_left():
     text = io.StringIO()
     bar = demo.DemoBar(n_fits=2, n_steps=100, console=Console(file=text, force_terminal=True, width=120))
     for title in ("SGP", "diffGP"):
         KnownNormal().set_params(bar.next_fit(title, n_points=5)).fit(None, np.zeros((5, 1)))
     bar.close()
-    for part in ("diffGP (2 of 2)", "200/200", "bound -2/point", "noise 0.5", "left"):
+    for part in ("diffGP (2 of 2)", "200/200", "objective -2/point", "noise 0.5", "left"):
         assert part in text.getvalue()
 
 

@@ -19,7 +19,7 @@ from wishflow.series import windows as series
 from wishflow.series.autoregressive import Start
 from wishflow.series.batches import series_batch
 from wishflow.series.layout import Layout
-from wishflow.series.objectives import negative_transition_bound
+from wishflow.series.objectives import negative_transition_objective
 from wishflow.series.running.autoregressive import AutoRegressiveRunner
 from wishflow.series.specs import JOINT_ROWS, DynamicsSpec, chosen_lags, memory_of
 from wishflow.series.windows import Series, bridged, cut, histories, rollouts, to_ticks
@@ -211,7 +211,7 @@ def test_every_row_is_scored_once(lags, share):
     assert (len(windows) == 0) == (share == 0.0)
 
 
-def test_the_bound_of_items_is_the_log_likelihood_of_the_kalman_filter():
+def test_the_objective_of_items_is_the_log_likelihood_of_the_kalman_filter():
     """Two routes: transitions and windows summed, and one filter over the whole series (few holes, known starts)."""
     rng = np.random.default_rng(3)
     model, start = linear_model()
@@ -219,7 +219,7 @@ def test_the_bound_of_items_is_the_log_likelihood_of_the_kalman_filter():
     for t in (20, 21, 60, 150):
         y[t, rng.integers(DIM)] = np.nan
     transitions, windows = cut(to_ticks(Series(np.arange(200.0), y, np.zeros((200, 0))), 1.0, 1, 24.0), 1)
-    loss = quick_jit(lambda m, b: negative_transition_bound(m, b, jax.random.key(0))[1]["fit"])
+    loss = quick_jit(lambda m, b: negative_transition_objective(m, b, jax.random.key(0))[1]["fit"])
     found = loss(model, series_batch(transitions, windows))
     expected = kalman(start, 1, y, np.zeros((200, 0)), np.ones(200)).sum()
     np.testing.assert_allclose(found, expected, rtol=1e-9)
@@ -237,7 +237,7 @@ def test_rows_far_apart_are_scored_from_the_row_before_them(n_ticks):
     ticks = to_ticks(Series(np.arange(30.0), rows, np.zeros((30, 0))), step, 1, 24.0)
     transitions, windows = cut(ticks, 1)
     assert not len(transitions) and windows.is_scored.sum() == 29 and (windows.start[:, :DIM] != 0).all()
-    loss = quick_jit(lambda m, b: negative_transition_bound(m, b, jax.random.key(0))[1]["fit"])
+    loss = quick_jit(lambda m, b: negative_transition_objective(m, b, jax.random.key(0))[1]["fit"])
     found = loss(model, series_batch(None, windows))
     expected = kalman(start, 1, y, np.zeros((len(y), 0)), np.full(len(y), step)).sum()
     np.testing.assert_allclose(found, expected, rtol=1e-9)
@@ -259,8 +259,8 @@ def test_a_missing_row_costs_what_a_dropped_row_costs():
     y = holes(rng, 60, 0.05)
     y[[17, 33, 34]] = np.nan
     keep = ~np.isnan(y).all(1)
-    loss = quick_jit(lambda m, b: negative_transition_bound(m, b, jax.random.key(0))[0])
-    gradient = quick_jit(jax.grad(lambda m, b: negative_transition_bound(m, b, jax.random.key(0))[0]))
+    loss = quick_jit(lambda m, b: negative_transition_objective(m, b, jax.random.key(0))[0])
+    gradient = quick_jit(jax.grad(lambda m, b: negative_transition_objective(m, b, jax.random.key(0))[0]))
 
     def batch(times, values):
         return series_batch(*cut(to_ticks(Series(times, values, np.zeros((len(values), 0))), 1.0, 1, 24.0), 1))
@@ -359,7 +359,7 @@ def best_covariance(model, batch, jit):
         factor = jnp.zeros((DIM, DIM)).at[at].set(entries)
         white = Positive.of(np.full(DIM, 1e-7))
         changed = eqx.tree_at(lambda m: (m.field.noise.factor, m.field.white.base), model, (factor, white))
-        return -negative_transition_bound(changed, batch, jax.random.key(0))[1]["fit"]
+        return -negative_transition_objective(changed, batch, jax.random.key(0))[1]["fit"]
 
     both = jit(jax.value_and_grad(loss))
 

@@ -10,9 +10,9 @@ import pytest
 from factories import is_jitter, make_batch, make_flow, make_sparse_gp, quick_jit, series_problem
 
 from wishflow.regression.collapsed import collapsed_bound
-from wishflow.regression.objectives import negative_bound
-from wishflow.series.latent_objectives import negative_encoder_bound, negative_filter_bound
-from wishflow.series.objectives import negative_rollout_bound, negative_transition_bound
+from wishflow.regression.objectives import negative_objective
+from wishflow.series.latent_objectives import negative_encoder_objective, negative_filter_objective
+from wishflow.series.objectives import negative_rollout_objective, negative_transition_objective
 from wishflow.series.specs import Latent
 
 STEP = 1e-3
@@ -75,17 +75,17 @@ SLOW_FLOWS = ("diagonal", "wishart-independent, in time")
     "options",
     [pytest.param(o, id=n, marks=pytest.mark.slow if n in SLOW_FLOWS else ()) for n, o in FLOWS.items()],
 )
-def test_gradient_of_the_bound_of_a_flow(options, key):
+def test_gradient_of_the_objective_of_a_flow(options, key):
     """Two samples of the path, half-weighted penalties."""
     batch = make_batch(options.get("likelihood", "gaussian"))
-    objective = functools.partial(negative_bound, batch=batch, key=key, kl_weight=0.5, n_samples=2)
+    objective = functools.partial(negative_objective, batch=batch, key=key, kl_weight=0.5, n_samples=2)
     check_gradient(lambda model: objective(model)[0], make_flow(**options))
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "student_t", "bernoulli", "poisson"])
 def test_gradient_of_the_bound_of_a_sparse_gp(likelihood, key):
     batch = make_batch(likelihood)
-    check_gradient(lambda model: negative_bound(model, batch, key)[0], make_sparse_gp(likelihood))
+    check_gradient(lambda model: negative_objective(model, batch, key)[0], make_sparse_gp(likelihood))
 
 
 def test_gradient_of_the_collapsed_bound():
@@ -99,7 +99,7 @@ def test_sites_carry_no_gradient(key):
     model, batch = make_sparse_gp(), make_batch()
 
     def loss(model, has_sites):
-        value, (_, sites) = negative_bound(model, batch, key, has_sites=has_sites)
+        value, (_, sites) = negative_objective(model, batch, key, has_sites=has_sites)
         return value + (0.0 if sites is None else sum(jnp.sum(leaf) for leaf in jax.tree.leaves(sites)))
 
     both = quick_jit(lambda m: (jax.grad(loss)(m, True), jax.grad(loss)(m, False)))(model)
@@ -115,7 +115,7 @@ def test_gradient_of_the_categorical_bound_by_the_mean_of_q(key):
     model, batch = make_sparse_gp("categorical"), make_batch("categorical")
 
     def objective(mean):
-        return negative_bound(eqx.tree_at(lambda m: m.output.posterior.mean, model, mean), batch, key)[0]
+        return negative_objective(eqx.tree_at(lambda m: m.output.posterior.mean, model, mean), batch, key)[0]
 
     check_gradient(objective, model.output.posterior.mean)
 
@@ -130,7 +130,7 @@ def test_gradient_of_the_categorical_bound_is_unbiased(key):
     keys = jax.random.split(key, n_keys)
 
     def value(model, k):
-        return negative_bound(model, batch, k)[0]
+        return negative_objective(model, batch, k)[0]
 
     @quick_jit
     def both(model, direction):
@@ -155,13 +155,13 @@ def test_gradient_of_the_categorical_bound_is_unbiased(key):
 # --- time series ----------------------------------------------------------------------------------
 
 SERIES = {
-    "transition": ({}, negative_transition_bound, 3),
-    "transition, lags": ({"lags": 2, "white_noise": "state"}, negative_transition_bound, 2),
-    "transition, student_t": ({"innovations": "student_t"}, negative_transition_bound, 2),
-    "rollout": ({"objective": "rollout"}, negative_rollout_bound, 2),
+    "transition": ({}, negative_transition_objective, 3),
+    "transition, lags": ({"lags": 2, "white_noise": "state"}, negative_transition_objective, 2),
+    "transition, student_t": ({"innovations": "student_t"}, negative_transition_objective, 2),
+    "rollout": ({"objective": "rollout"}, negative_rollout_objective, 2),
     # One particle: with more, the choices of the resampling jump, and their derivative is left out on purpose.
-    "filter": ({"latent": Latent(2, "gp", True)}, negative_filter_bound, 1),
-    "encoder": ({"latent": Latent(2, "gp", True), "objective": "rollout"}, negative_encoder_bound, 2),
+    "filter": ({"latent": Latent(2, "gp", True)}, negative_filter_objective, 1),
+    "encoder": ({"latent": Latent(2, "gp", True), "objective": "rollout"}, negative_encoder_objective, 2),
 }
 
 
@@ -177,13 +177,13 @@ SERIES = {
         *(pytest.param(name, "log", marks=pytest.mark.slow) for name in ("transition", "transition, lags", "encoder")),
     ],
 )
-def test_gradient_of_the_bounds_of_a_series(name, average, key):
+def test_gradient_of_the_objectives_of_a_series(name, average, key):
     """Holes, gaps and a covariate; every parameter of the field, the readout and the encoder."""
-    options, bound, n_samples = SERIES[name]
+    options, negative, n_samples = SERIES[name]
     model, batch = series_problem(**options)
 
     def objective(model):
-        value, _ = bound(model, batch, key, n_samples=n_samples, average=average)
+        value, _ = negative(model, batch, key, n_samples=n_samples, average=average)
         return value / 10.0
 
     check_gradient(objective, model)

@@ -1,4 +1,4 @@
-"""The latent model: its particle filter against the Kalman filter, its two bounds, its windows and its forecasts."""
+"""The latent model: its particle filter against Kalman's filter, its two objectives, its windows and its forecasts."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ from wishflow.series import particle_filter as particles
 from wishflow.series.autoregressive import Start
 from wishflow.series.batches import series_batch
 from wishflow.series.latent import LatentStart
-from wishflow.series.latent_objectives import negative_encoder_bound, negative_filter_bound
+from wishflow.series.latent_objectives import negative_encoder_objective, negative_filter_objective
 from wishflow.series.layout import Layout
 from wishflow.series.particle_filter import PreparedLatent
 from wishflow.series.specs import DynamicsSpec, Latent
@@ -166,7 +166,7 @@ def window_batch(h, u, y):
     return series_batch(None, latent_windows(to_ticks(Series(times, y, u), 1.0, 1, 24.0)))
 
 
-def test_both_objectives_are_bounds_and_the_filter_is_the_tighter_one():
+def test_without_J_both_objectives_lie_below_the_evidence_of_a_window_and_the_filter_is_nearer():
     model, truth = make()
     h, u, y = rows(truth, 20, share=0.1)
     exact = kalman(truth, h, u, y)[1].sum()
@@ -174,9 +174,9 @@ def test_both_objectives_are_bounds_and_the_filter_is_the_tighter_one():
 
     @quick_jit
     def parts(key):
-        filtered = negative_filter_bound(model, batch, key, n_samples=20)[1]["fit"]
+        filtered = negative_filter_objective(model, batch, key, n_samples=20)[1]["fit"]
         encoded = {
-            average: negative_encoder_bound(model, batch, key, n_samples=20, average=average)[1]
+            average: negative_encoder_objective(model, batch, key, n_samples=20, average=average)[1]
             for average in ("log", "density")
         }
         return filtered, encoded["log"]["fit"] - encoded["log"]["kl_start"], encoded["density"]["fit"]
@@ -274,7 +274,7 @@ def frame():
 )
 def test_a_latent_forecaster_does_all_a_forecaster_does(frame, options, tmp_path):
     model = wf.WishartForecaster(**SMALL, **options).fit(frame.iloc[:140])
-    assert np.isfinite(model.history_["bound"]).all()
+    assert np.isfinite(model.history_["objective"]).all()
     forecast = model.forecast(5, n_draws=20)
     assert forecast.samples.sizes == {"draw": 20, "time": 5, "variable": 4}
     assert np.isfinite(forecast.log_prob(frame.iloc[140:145])).all()

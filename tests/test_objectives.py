@@ -1,4 +1,4 @@
-"""Bounds: named parts and weights, batches and padding, natural gradients, and factorisations one at a time."""
+"""Objectives: named parts and weights, batches and padding, natural gradients, and factorisations one at a time."""
 
 import dataclasses
 import functools
@@ -23,18 +23,18 @@ from wishflow.regression import presets, sparse_gp
 from wishflow.regression.batches import Batch
 from wishflow.regression.collapsed import collapsed_bound, optimal_posterior
 from wishflow.regression.models import output_components
-from wishflow.regression.objectives import negative_bound
+from wishflow.regression.objectives import negative_objective
 from wishflow.regression.specs import SparseGPSpec
 from wishflow.series import objectives as series_objectives
-from wishflow.series.objectives import covariates_there, negative_rollout_bound
-from wishflow.training.bounds import bound_of, over_paths
+from wishflow.series.objectives import covariates_there, negative_rollout_objective
+from wishflow.training.objective import objective_of, over_paths
 
 FLOW_PARTS = {"none": set(), "diagonal": {"kl_drift"}, "gp": {"kl_drift"}}
 
 
 @functools.partial(quick_jit, static_argnames=("n_samples", "dtype"))
 def evaluate(model, batch, key, kl_weight=1.0, n_samples=2, dtype=None):
-    return negative_bound(model, batch, key, kl_weight=kl_weight, n_samples=n_samples, dtype=dtype)
+    return negative_objective(model, batch, key, kl_weight=kl_weight, n_samples=n_samples, dtype=dtype)
 
 
 # --- parts and weights ---------------------------------------------------------------------------
@@ -42,7 +42,7 @@ def evaluate(model, batch, key, kl_weight=1.0, n_samples=2, dtype=None):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["none", "diagonal", "gp", "wishart-independent-white"])
-def test_the_bound_is_made_of_its_named_parts(name, key):
+def test_the_objective_is_made_of_its_named_parts(name, key):
     """fit − KL_g − c² KL_f − c KL_Σ; the parts themselves do not depend on c."""
     model, batch = make_flow(name), make_batch()
     for c in (0.0, 0.4, 1.0):
@@ -53,8 +53,8 @@ def test_the_bound_is_made_of_its_named_parts(name, key):
         expected = parts["fit"] - parts["kl_output"] - c**2 * drift - c * diffusion
         np.testing.assert_allclose(-value, expected, rtol=1e-13)
         full = parts["fit"] - parts["kl_output"] - drift - diffusion
-        np.testing.assert_allclose(bound_of(parts), full, rtol=1e-13)
-    np.testing.assert_allclose(bound_of(parts), -value, rtol=1e-13)  # c = 1
+        np.testing.assert_allclose(objective_of(parts), full, rtol=1e-13)
+    np.testing.assert_allclose(objective_of(parts), -value, rtol=1e-13)  # c = 1
 
 
 def test_a_flow_that_does_not_move_has_the_bound_of_its_sparse_gp(key):
@@ -80,7 +80,7 @@ def test_float32_flows_stay_close_to_float64_ones(key):
 
 
 @pytest.mark.parametrize("is_pathwise", [False, True])
-def test_the_bound_is_the_mean_over_samples(key, is_pathwise):
+def test_the_objective_is_the_mean_over_samples(key, is_pathwise):
     """S samples at once = the mean over the samples, each scored on its own; samples differ."""
     flow, batch, n = make_flow("wishart-shared-white"), make_batch(), 4
     flow = dataclasses.replace(flow, is_pathwise=is_pathwise)
@@ -131,13 +131,13 @@ def test_minibatches_average_to_the_whole(key):
 
 
 def test_rows_of_weight_zero_change_nothing(key):
-    """In the bounds, the optimal q and its gradient, whatever stands in the padded rows."""
+    """In the objectives, the optimal q and its gradient, whatever stands in the padded rows."""
     model, batch = make_sparse_gp(), make_batch()
     padded = rows_of(batch, np.r_[np.arange(12), 0, 3, 3], np.r_[np.ones(12), np.zeros(3)])
 
     @quick_jit
     def everything(model, batch):
-        value, gradient = jax.value_and_grad(lambda m: negative_bound(m, batch, key)[0])(model)
+        value, gradient = jax.value_and_grad(lambda m: negative_objective(m, batch, key)[0])(model)
         return value, gradient, collapsed_bound(model, batch), optimal_posterior(model, batch)
 
     for one, other in zip(*(jax.tree.leaves(everything(model, b)) for b in (batch, padded)), strict=True):
@@ -156,7 +156,7 @@ def test_samples_of_a_rollout_are_averaged_window_by_window(key, monkeypatch):
 
     @functools.partial(quick_jit, static_argnames="n_samples")
     def densities_and_fit(model, batch, n_samples):
-        fit = negative_rollout_bound(model, batch, key, n_samples=n_samples, average="density")[1]["fit"]
+        fit = negative_rollout_objective(model, batch, key, n_samples=n_samples, average="density")[1]["fit"]
         return seen[-1], fit
 
     (alone, _), (by_window, fit) = (densities_and_fit(model, batch, n_samples) for n_samples in (1, 2))
@@ -174,12 +174,12 @@ def test_samples_of_a_rollout_are_averaged_window_by_window(key, monkeypatch):
 @functools.partial(quick_jit, static_argnames="n_samples")
 def natural(model, batch, key, rate, n_samples=1):
     """The model after one natural-gradient step on q of its output, and the gradient by q where it arrives."""
-    sites = negative_bound(model, batch, key, n_samples=n_samples, has_sites=True)[1][1]
+    sites = negative_objective(model, batch, key, n_samples=n_samples, has_sites=True)[1][1]
     moved = eqx.tree_at(lambda m: m.output.posterior, model, natural_step(model.output.posterior, sites, rate))
 
     def loss(q):
         at_q = eqx.tree_at(lambda m: m.output.posterior, moved, q)
-        return negative_bound(at_q, batch, key, n_samples=n_samples)[0]
+        return negative_objective(at_q, batch, key, n_samples=n_samples)[0]
 
     return moved, *jax.value_and_grad(loss)(moved.output.posterior)
 
@@ -190,7 +190,7 @@ def largest(gradient):
 
 @pytest.mark.parametrize("name", ["wishart-shared-white", "gp"])
 def test_a_full_step_is_the_optimal_q_of_a_flow_given_its_samples(name, key):
-    """Gaussian likelihood, γ = 1, three samples of the path: the bound on the same samples has no gradient left."""
+    """Gaussian likelihood, γ = 1, three samples of the path: the objective on the same samples has no gradient left."""
     flow, batch = make_flow(name), make_batch()
     assert largest(natural(flow, batch, key, 0.0, 3)[2]) > 0.1
     assert largest(natural(flow, batch, key, 1.0, 3)[2]) < 1e-9
@@ -250,9 +250,9 @@ def both_steps(model, batch, key, rate):
     """The bound, and the bounds after a natural-gradient step as it is and after a damped one, with their q."""
 
     def bound(q):
-        return -negative_bound(eqx.tree_at(lambda m: m.output.posterior, model, q), batch, key)[0]
+        return -negative_objective(eqx.tree_at(lambda m: m.output.posterior, model, q), batch, key)[0]
 
-    q, sites = model.output.posterior, negative_bound(model, batch, key, has_sites=True)[1][1]
+    q, sites = model.output.posterior, negative_objective(model, batch, key, has_sites=True)[1][1]
     steps = [step(q, sites, rate) for step in (natural_step, damped_step)]
     return bound(q), [(bound(new), new) for new in steps]
 
@@ -302,7 +302,7 @@ def test_a_damped_step_factorises_one_matrix_at_a_time(key):
     model, batch = make_sparse_gp("poisson"), make_batch("poisson")
 
     def step(model):
-        sites = negative_bound(model, batch, key, has_sites=True)[1][1]
+        sites = negative_objective(model, batch, key, has_sites=True)[1][1]
         assert sites.rows is not None
         return damped_step(model.output.posterior, sites, 0.1)
 
@@ -342,7 +342,7 @@ def test_a_training_step_factorises_one_matrix_at_a_time(name, sampling, key):
     flow, batch = make_flow(name, sampling=sampling), make_batch()
 
     def loss(model):
-        return negative_bound(model, batch, key, n_samples=3, has_sites=True)
+        return negative_objective(model, batch, key, n_samples=3, has_sites=True)
 
     def step(model):
         (_, (_, sites)), gradient = jax.value_and_grad(loss, has_aux=True)(model)
@@ -372,7 +372,7 @@ import jax
 from factories import make_batch, make_sparse_gp
 from wishflow.inducing.natural import natural_step
 from wishflow.regression.collapsed import collapsed_bound
-from wishflow.regression.objectives import negative_bound
+from wishflow.regression.objectives import negative_objective
 from wishflow.numerics.devices import computing
 import equinox as eqx
 
@@ -381,7 +381,7 @@ def step(models, batch, key):
     moved, total = [], 0.0
     for model in models:
         value, gradient = jax.value_and_grad(collapsed_bound)(model, batch)
-        sites = negative_bound(model, batch, key, has_sites=True)[1][1]
+        sites = negative_objective(model, batch, key, has_sites=True)[1][1]
         model = jax.tree.map(lambda leaf, slope: leaf + 1e-5 * slope, model, gradient)
         posterior = natural_step(model.output.posterior, sites, 0.5)
         moved.append(eqx.tree_at(lambda m: m.output.posterior, model, posterior))

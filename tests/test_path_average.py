@@ -1,4 +1,4 @@
-"""The mean over paths of densities instead of their logs: a tighter bound, in which noise of the flow explains y."""
+"""The mean over paths of densities instead of their logs: an objective in which noise of the flow explains y."""
 
 import functools
 
@@ -10,12 +10,12 @@ from factories import make_batch, make_flow, quick_jit
 
 import wishflow as wf
 from wishflow.errors import OptionError
-from wishflow.regression.objectives import negative_bound
+from wishflow.regression.objectives import negative_objective
 
 
 @functools.partial(quick_jit, static_argnames=("average", "n_samples"))
 def evaluate(model, batch, key, average, n_samples):
-    return negative_bound(model, batch, key, average=average, n_samples=n_samples, has_sites=True)
+    return negative_objective(model, batch, key, average=average, n_samples=n_samples, has_sites=True)
 
 
 def fit_of(*args):
@@ -23,15 +23,15 @@ def fit_of(*args):
 
 
 @pytest.mark.parametrize("name", [pytest.param("gp", marks=pytest.mark.slow), "wishart-shared-white"])
-def test_the_mean_of_densities_is_the_tighter_bound_and_one_path_has_but_one_mean(name, key):
+def test_the_mean_of_densities_is_above_that_of_logs_and_one_path_has_but_one_mean(name, key):
     model, batch = make_flow(name), make_batch()
     np.testing.assert_allclose(fit_of(model, batch, key, "log", 1), fit_of(model, batch, key, "density", 1), rtol=1e-12)
     assert fit_of(model, batch, key, "density", 4) > fit_of(model, batch, key, "log", 4)
 
 
 @pytest.mark.slow
-def test_more_paths_make_the_bound_tighter(key):
-    """Burda et al. 2016, theorem 1, in the mean over keys."""
+def test_more_paths_raise_the_mean_of_densities(key):
+    """Jensen (Burda et al. 2016, theorem 1), in the mean over keys."""
     model, batch = make_flow("wishart-shared-white"), make_batch()
     keys = jax.random.split(key, 200)
     values = [np.mean([fit_of(model, batch, k, "density", s) for k in keys]) for s in (1, 3, 9)]
@@ -51,7 +51,7 @@ def test_sites_hold_the_gradient_of_the_fit(average, key):
 
 def _with_mean(model, mean, batch, key, average):
     moved = eqx.tree_at(lambda m: m.output.posterior.mean, model, mean)
-    _, (parts, sites) = negative_bound(moved, batch, key, average=average, n_samples=3, has_sites=True)
+    _, (parts, sites) = negative_objective(moved, batch, key, average=average, n_samples=3, has_sites=True)
     return parts["fit"], sites
 
 

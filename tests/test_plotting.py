@@ -89,11 +89,11 @@ def test_all_that_is_drawn_lies_inside_the_axes(ax):
 
 
 def test_a_history_shows_one_column_and_where_a_phase_begins(ax):
-    history = pd.DataFrame({"phase": ["output"] * 3 + ["flow"] * 4, "bound": np.arange(7.0), "noise": 1.0})
+    history = pd.DataFrame({"phase": ["output"] * 3 + ["flow"] * 4, "objective": np.arange(7.0), "noise": 1.0})
     plotting.plot_history(history, ax=ax)
     np.testing.assert_allclose(ax.lines[0].get_xydata(), np.column_stack([np.arange(1, 8), np.arange(7.0)]))
     assert [line.get_xdata()[0] for line in ax.lines[1:]] == [3.5]
-    assert ax.get_ylabel() == "bound"
+    assert ax.get_ylabel() == "objective"
     with pytest.raises(DataError, match=r"no column 'kl'.*noise"):
         plotting.plot_history(history, "kl", ax=ax)
 

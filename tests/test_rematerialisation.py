@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from factories import make_batch, make_flow, quick_jit, series_problem
 
-from wishflow.regression.objectives import negative_bound
-from wishflow.series.latent_objectives import negative_filter_bound
-from wishflow.series.objectives import negative_rollout_bound, negative_transition_bound
+from wishflow.regression.objectives import negative_objective
+from wishflow.series.latent_objectives import negative_filter_objective
+from wishflow.series.objectives import negative_rollout_objective, negative_transition_objective
 from wishflow.series.specs import Latent
 from wishflow.wishart import solver
 from wishflow.wishart.solver import (
@@ -68,20 +68,20 @@ def test_a_loop_is_rematerialised_where_it_would_store_more_than_the_limit(n_ste
 
 def flow_loss(diffusion, sampling="marginal"):
     model, batch = make_flow(diffusion, sampling=sampling), make_batch()
-    return model, lambda model, key: negative_bound(model, batch, key, n_samples=2)[0]
+    return model, lambda model, key: negative_objective(model, batch, key, n_samples=2)[0]
 
 
-def series_loss(bound, **options):
+def series_loss(objective, **options):
     model, batch = series_problem(**options)
-    return model, lambda model, key: bound(model, batch, key, n_samples=2)[0]
+    return model, lambda model, key: objective(model, batch, key, n_samples=2)[0]
 
 
 LOSSES = {
     "flow": lambda: flow_loss("wishart-independent"),
     "flow, one draw of J for a path": lambda: flow_loss("wishart-shared", "pathwise"),
-    "rollout": lambda: series_loss(negative_rollout_bound, objective="rollout"),
-    "transition": lambda: series_loss(negative_transition_bound),
-    "particle filter": lambda: series_loss(negative_filter_bound, latent=Latent(2)),
+    "rollout": lambda: series_loss(negative_rollout_objective, objective="rollout"),
+    "transition": lambda: series_loss(negative_transition_objective),
+    "particle filter": lambda: series_loss(negative_filter_objective, latent=Latent(2)),
 }
 QUICK = ("flow",)
 
@@ -135,5 +135,5 @@ def test_the_estimate_is_near_what_the_compiled_program_needs(key):
         return found[-1]
 
     with mock.patch.object(solver, "stored_bytes", spy), mock.patch.object(solver, "MOST_STORED", 2**40):
-        program = quick_jit(jax.grad(lambda m, k: negative_bound(m, batch, k)[0])).lower(model, key).compile()
+        program = quick_jit(jax.grad(lambda m, k: negative_objective(m, batch, k)[0])).lower(model, key).compile()
     assert program.memory_analysis().temp_size_in_bytes == pytest.approx(20 * found[-1], rel=0.25)

@@ -37,9 +37,9 @@ class ChunkEvent:
     """What happened in one chunk of training steps.
 
     `step` steps of the planned `n_steps` of this phase are done. `records` holds one entry for each of the K steps of
-    the chunk, shaped (K,) or (K, ...): "bound" (the objective, summed over the data), "noise" (standard deviation of
-    the observations) and other named parts. `seconds` counts from the start of the fit. With `fit_many` an event is
-    about one of its models.
+    the chunk, shaped (K,) or (K, ...): "objective" (summed over the data), "bound" (the same number, where it is a
+    lower bound of the log evidence), "noise" (standard deviation of the observations) and other named parts. `seconds`
+    counts from the start of the fit. With `fit_many` an event is about one of its models.
     """
 
     phase: str
@@ -118,9 +118,9 @@ def _as_tuple(callbacks: Any) -> tuple[Any, ...]:
 
 @dataclasses.dataclass
 class EarlyStop(Callback):
-    """Stop after `patience` chunks in a row whose mean bound is not above the best one so far by more than `min_delta`.
+    """Stop after `patience` chunks in a row whose mean objective is not above the best so far by more than `min_delta`.
 
-    A bound that is not a number is no improvement. Each phase, and each model of `fit_many`, is judged by itself.
+    An objective that is not a number is no improvement. Each phase, and each model of `fit_many`, is judged by itself.
     """
 
     patience: int = 10
@@ -139,15 +139,15 @@ class EarlyStop(Callback):
         self._progress = {}
 
     def on_chunk(self, event: ChunkEvent) -> bool:
-        if "bound" not in event.records:
+        if "objective" not in event.records:
             raise OptionError(
-                f"EarlyStop needs the record 'bound', but phase {event.phase!r} has {sorted(event.records)}."
+                f"EarlyStop needs the record 'objective', but phase {event.phase!r} has {sorted(event.records)}."
             )
-        bound = float(np.mean(event.records["bound"]))
+        objective = float(np.mean(event.records["objective"]))
         # Before the first chunk there is no best one it could fail to beat: it starts the count at 0, not at 1.
         best, waited = self._progress.get(event.model_index, (-np.inf, -1))
-        improved = bound > best + self.min_delta
-        self._progress[event.model_index] = (bound, 0) if improved else (best, waited + 1)
+        improved = objective > best + self.min_delta
+        self._progress[event.model_index] = (objective, 0) if improved else (best, waited + 1)
         return not improved and waited + 1 >= self.patience
 
 
@@ -237,10 +237,10 @@ def _step_table(records: Mapping[str, np.ndarray]) -> dict[str, list[Any]]:
 
 
 class ProgressBar(Callback):
-    """One line on the terminal: phase, step, bound, noise and time left; it follows the fit through its phases.
+    """One line on the terminal: phase, step, objective, noise and time left; it follows the fit through its phases.
 
-    The bound is shown per point where `n_points` is given. The line goes to standard error, or to the `console` of rich
-    that is given. Where that is no terminal (a file, a pipe, a notebook), one plain line is printed at the end.
+    The objective is shown per point where `n_points` is given. The line goes to standard error, or to the `console` of
+    rich that is given. Where that is no terminal (a file, a pipe, a notebook), one plain line is printed at the end.
     """
 
     def __init__(self, n_points: int | None = None, console: Console | None = None) -> None:
@@ -336,11 +336,11 @@ def _title(event: ChunkEvent) -> str:
 
 
 def _numbers(event: ChunkEvent, n_points: int | None) -> list[str]:
-    """The mean bound of the chunk and the noise after its last step, where they are recorded."""
+    """The mean objective of the chunk and the noise after its last step, where they are recorded."""
     parts = []
-    if "bound" in event.records:
-        bound = float(np.mean(event.records["bound"]))
-        parts.append(f"bound {bound:.5g}" if n_points is None else f"bound {bound / n_points:.4g}/point")
+    if "objective" in event.records:
+        value = float(np.mean(event.records["objective"]))
+        parts.append(f"objective {value:.5g}" if n_points is None else f"objective {value / n_points:.4g}/point")
     if "noise" in event.records:
         parts.append(f"noise {float(np.mean(event.records['noise'][-1])):.3g}")
     return parts

@@ -142,7 +142,7 @@ def plot_contours(
 
 def plot_history(
     history: pd.DataFrame,
-    column: str = "bound",
+    column: str = "objective",
     *,
     colour: str = FIRST_COLOUR,
     label: str | None = None,

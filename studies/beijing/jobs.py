@@ -194,7 +194,7 @@ def run(
             "settings": job.settings(cell, parts),
             "fit_seconds": fit_seconds,
             "total_seconds": fit_seconds + time.perf_counter() - fitted,
-            **({"bound_per_row": bound_per_row(forecaster, parts)} if job.is_ours else {}),
+            **({"objective_per_row": objective_per_row(forecaster, parts)} if job.is_ours else {}),
             **made,
             "provenance": provenance(),
         }
@@ -206,9 +206,9 @@ def _make(cell: str, forecaster: Any, parts: Parts, job: Job) -> dict[str, Any]:
     return joint(forecaster, parts, job.n_draws) if cell == "joint" else roll(forecaster, parts, job.n_draws)
 
 
-def bound_per_row(forecaster: Ensemble, parts: Parts) -> float:
-    """The bound of the first member at the end of training, a mean over the last iterations."""
-    return float(forecaster.members[0].history_["bound"].iloc[-N_LAST:].mean()) / len(parts.train)
+def objective_per_row(forecaster: Ensemble, parts: Parts) -> float:
+    """The objective of the first member at the end of training, a mean over the last iterations."""
+    return float(forecaster.members[0].history_["objective"].iloc[-N_LAST:].mean()) / len(parts.train)
 
 
 def traces(forecaster: Ensemble, parts: Parts, n_paths: int = N_PATHS) -> dict[str, Any]:

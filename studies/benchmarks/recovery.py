@@ -46,8 +46,8 @@ def measure(truth, options: dict) -> dict[str, float]:
     found = model.covariance({0: pd.DataFrame(visited, index=1000.0 * np.arange(len(visited)))})[0].values / dt
     expected = truth.covariance(visited)
     error = np.linalg.norm(found - expected, axis=(1, 2)) / np.linalg.norm(expected, axis=(1, 2))
-    bound = float(model.history_["bound"].iloc[-100:].mean()) / (1000 * 20)
-    return {"median_error": float(np.median(error)), "bound_per_transition": bound, "seconds": seconds}
+    objective = float(model.history_["objective"].iloc[-100:].mean()) / (1000 * 20)
+    return {"median_error": float(np.median(error)), "objective_per_transition": objective, "seconds": seconds}
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:

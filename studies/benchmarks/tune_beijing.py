@@ -26,7 +26,7 @@ from ..paths import tuning_output
 
 # A later one wins over an earlier one.
 GROUPS = {"pollutants": POLLUTANTS, "rain": ("RAIN",), "ozone": ("O3",), "nitrogen": ("NO2",), "carbon": ("CO",)}
-SCORES = ("bands", "log_density_1", "bound_per_row", "fit_seconds", "total_seconds")
+SCORES = ("bands", "log_density_1", "objective_per_row", "fit_seconds", "total_seconds")
 
 
 def made(job: dict[str, Any], parts: Parts) -> Job:

@@ -41,7 +41,7 @@ MODELS = {
 }
 # Whether a mixture has enough paths: scored with the default of the estimator, and with as many as the suite has.
 PATHS = {"log_density": 100, "log_density_of_more_paths": N_PATHS}
-PARTS = ("bound", "noise", "kl_drift", "kl_diffusion", "kl_output")
+PARTS = ("objective", "noise", "kl_drift", "kl_diffusion", "kl_output")
 
 
 def brief_scores(models: Sequence[Any], data: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[dict[str, float]]:

@@ -85,9 +85,9 @@ def score_models(models: Sequence[Any], data: Sequence[tuple[np.ndarray, np.ndar
 
 
 def training_end(model: Any) -> dict[str, float]:
-    """Where training arrived: the bound, a mean over the last iterations, and the noise variance, both scaled."""
+    """Where training arrived: the objective, a mean over the last iterations, and the noise variance, both scaled."""
     return {
-        "bound": float(model.history_["bound"].iloc[-N_LAST:].mean()),
+        "objective": float(model.history_["objective"].iloc[-N_LAST:].mean()),
         "noise": float(model.history_["noise"].iloc[-1]),
     }
 

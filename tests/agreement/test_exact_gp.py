@@ -18,7 +18,7 @@ from wishflow.kernels import RBF, Linear, Matern12, Matern32, Matern52
 from wishflow.numerics.parameters import LowerTriangular, Positive
 from wishflow.regression.batches import Batch
 from wishflow.regression.collapsed import collapsed_bound, optimal_posterior
-from wishflow.regression.objectives import negative_bound
+from wishflow.regression.objectives import negative_objective
 from wishflow.regression.sparse_gp import SparseGPModel
 
 N, N_TEST, D = 30, 12, 2
@@ -60,7 +60,7 @@ def with_posterior(model, posterior):
 def solve(model, batch, X_test):
     """Collapsed bound, uncollapsed bound at the optimal q, and the marginals of f there."""
     best = with_posterior(model, optimal_posterior(model, batch))
-    bound = -negative_bound(best, batch, jax.random.key(0))[0]
+    bound = -negative_objective(best, batch, jax.random.key(0))[0]
     return collapsed_bound(model, batch), bound, *best.output.conditioned().marginals(X_test)
 
 
@@ -100,7 +100,7 @@ def bounds(raw, Z, noise, batch, mean, sqrt):
     """The collapsed bound, and the uncollapsed one at a given q."""
     model = make_model_of(raw, Z, noise)
     q = eqx.tree_at(lambda p: (p.mean, p.sqrt), model.output.posterior, (mean, LowerTriangular.of(sqrt)))
-    return collapsed_bound(model, batch), -negative_bound(with_posterior(model, q), batch, jax.random.key(0))[0]
+    return collapsed_bound(model, batch), -negative_objective(with_posterior(model, q), batch, jax.random.key(0))[0]
 
 
 def make_model_of(raw, Z, noise):
@@ -157,7 +157,7 @@ def test_the_bound_is_never_above_the_exact_likelihood_on_100_random_problems():
 
 @quick_jit
 def step_and_optimum(model, batch, rate):
-    sites = negative_bound(model, batch, jax.random.key(0), has_sites=True)[1][1]
+    sites = negative_objective(model, batch, jax.random.key(0), has_sites=True)[1][1]
     return natural_step(model.output.posterior, sites, rate), optimal_posterior(model, batch)
 
 

@@ -18,9 +18,9 @@ def inputs(rng, n=200, dim=1):
 
 
 def assert_risen(model):
-    bound = model.history_["bound"]
-    assert np.isfinite(bound).all() and (model.history_["skipped"] == 0).all()
-    assert bound.iloc[-50:].mean() > bound.iloc[0]
+    objective = model.history_["objective"]
+    assert np.isfinite(objective).all() and (model.history_["skipped"] == 0).all()
+    assert objective.iloc[-50:].mean() > objective.iloc[0]
 
 
 @EVERY

@@ -22,7 +22,7 @@ def test_history_has_one_row_for_each_iteration_and_names_the_parts(flow):
     steps = history[history["phase"] == "flow"]
     assert steps["step"].tolist() == list(range(flow.max_iter))
     parts = steps["fit"] - steps["kl_output"] - steps["kl_drift"] - steps["kl_diffusion"]
-    np.testing.assert_allclose(steps["bound"], parts, rtol=1e-12)
+    np.testing.assert_allclose(steps["objective"], parts, rtol=1e-12)
     assert steps[["diffusion_norm", "drift_norm", "noise", "seconds"]].notna().all(axis=None)
     assert (steps["skipped"] == 0).all()
 
@@ -31,6 +31,7 @@ def test_history_of_the_sparse_gp_rises(gp):
     """L-BFGS on the collapsed bound takes no step back."""
     assert gp.history_["phase"].unique().tolist() == ["fit"]
     assert (np.diff(gp.history_["bound"]) >= 0).all()
+    assert gp.history_["bound"].equals(gp.history_["objective"].rename("bound"))
     assert gp.n_iter_ == len(gp.history_) <= gp.max_iter
     assert gp.status_ in ("reached max_iter", "converged")
 
@@ -56,7 +57,7 @@ def test_callbacks_see_every_phase_and_the_end(X, y):
     assert [phase for phase, _ in recorder.starts] == ["output", "flow"]
     assert recorder.events[-1].step == recorder.events[-1].n_steps == SMALL["max_iter"]
     assert recorder.n_ends == 1
-    np.testing.assert_array_equal(recorder.events[-1].records["bound"], model.history_["bound"].to_numpy()[-5:])
+    np.testing.assert_array_equal(recorder.events[-1].records["objective"], model.history_["objective"].to_numpy()[-5:])
 
 
 def test_callbacks_can_end_a_fit(X, y):
@@ -72,7 +73,7 @@ def test_a_fit_says_nothing_unless_asked(X, y, capfd, recwarn):
     assert not recwarn.list
     wf.FlowRegressor(verbose=1, **SMALL).fit(X, y)
     shown = capfd.readouterr()
-    assert "flow" in shown.err and "bound" in shown.err and shown.out == ""
+    assert "flow" in shown.err and "objective" in shown.err and shown.out == ""
 
 
 # --- options ---------------------------------------------------------------------------------

@@ -289,7 +289,7 @@ def test_holes_irregular_stamps_and_whole_rows(y, is_regular):
     times = np.sort(rng.uniform(0, 200, size=150))
     frame = holed if is_regular else pd.DataFrame(holed.iloc[keep].to_numpy(), index=times)
     model = wf.WishartForecaster(**SMALL).fit(frame)
-    assert np.isfinite(model.history_["bound"]).all()
+    assert np.isfinite(model.history_["objective"]).all()
     end = frame.index[-1]
     stamps = 3 if is_regular else pd.Index([end + 1.7, end + 4.0])
     assert np.isfinite(model.forecast(stamps, n_draws=30).samples).all()
@@ -479,7 +479,7 @@ def test_student_t_innovations_are_kept_in_files_and_warn_where_there_is_no_mean
 )
 def test_every_model_trains_and_forecasts(y, option):
     model = wf.WishartForecaster(**{**SMALL, **option}).fit(y)
-    assert np.isfinite(model.history_["bound"]).all()
+    assert np.isfinite(model.history_["objective"]).all()
     assert np.isfinite(model.forecast(3, n_draws=10).samples).all()
 
 

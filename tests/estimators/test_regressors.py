@@ -189,7 +189,7 @@ def test_who_says_how_large_a_batch_is_means_rows():
 
 
 @pytest.mark.slow
-def test_a_tolerance_ends_training_where_the_bound_no_longer_rises():
+def test_a_tolerance_ends_training_where_the_objective_no_longer_rises():
     X = np.random.default_rng(0).normal(size=(60, 2))
     options = {**SMALL, "max_iter": 3000}
     model = wf.FlowRegressor(tol=1e3, **options).fit(X, X[:, 0])

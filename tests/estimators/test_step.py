@@ -116,7 +116,7 @@ def test_the_step_is_an_option_as_all_others():
 def test_every_model_can_take_shorter_steps(y, option):
     holed = y.mask(np.random.default_rng(2).uniform(size=y.shape) < 0.1).drop(index=y.index[50:54])
     model = wf.WishartForecaster(step=0.4, calendar=True, **{**SMALL, **option}).fit(holed.iloc[:140])
-    assert np.isfinite(model.history_["bound"]).all()
+    assert np.isfinite(model.history_["objective"]).all()
     assert np.isfinite(model.forecast(3, n_draws=10).samples).all()
     assert np.isfinite(model.log_prob(holed.iloc[140:]).dropna()).all()
     assert np.isfinite(model.covariance(holed).values[-1]).all()

@@ -57,7 +57,7 @@ def built(estimator, X, y):
         if isinstance(problem.spec, FlowSpec):
             model = flow_models.build(problem.spec, problem.training, model, Z[:5], _key())
         model = _moved(model, rng)
-    history = pd.DataFrame({"phase": ["fit"], "step": [0], "bound": [-1.5], "noise": [np.nan]})
+    history = pd.DataFrame({"phase": ["fit"], "step": [0], "objective": [-1.5], "noise": [np.nan]})
     estimator._accept(Trained(model, history, 1, "built", problem.spec))
     return estimator
 
@@ -122,6 +122,17 @@ def test_a_flow_that_fell_back_to_the_sparse_gp_comes_back_as_such(X, y, tmp_pat
     np.testing.assert_allclose(fitted.predict(X), gp.predict(X), rtol=1e-9)
     loaded = round_trip(fitted, tmp_path)
     np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
+
+
+@pytest.mark.parametrize("estimator", [wf.SparseGPRegressor(), wf.FlowRegressor(rank=1)], ids=["gp", "flow"])
+def test_a_file_that_calls_its_objective_a_bound_loads(estimator, X, y, tmp_path):
+    """As those of 0.1 do, whatever it was; of a file that has both, both come back."""
+    old = built(estimator, X, y)
+    old.history_ = old.history_.rename(columns={"objective": "bound"})
+    assert round_trip(old, tmp_path).history_["objective"].tolist() == [-1.5]
+    assert "bound" not in round_trip(old, tmp_path).history_
+    old.history_ = old.history_.assign(objective=-2.0)
+    pd.testing.assert_frame_equal(round_trip(old, tmp_path).history_, old.history_)
 
 
 def test_predictions_are_bitwise_equal(flow, flow_of_two, X, y, Y, tmp_path):

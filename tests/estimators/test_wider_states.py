@@ -51,7 +51,7 @@ def test_as_wide_as_the_inputs_is_the_flow_of_the_paper(data):
     plain, same = (wf.FlowRegressor(state_dim=width, **SMALL).fit(*data) for width in (None, 2))
     assert plain.directions_.shape == same.directions_.shape == (2, 0)
     np.testing.assert_array_equal(plain.predict(data[0]), same.predict(data[0]))
-    np.testing.assert_array_equal(plain.history_["bound"], same.history_["bound"])
+    np.testing.assert_array_equal(plain.history_["objective"], same.history_["objective"])
 
 
 @pytest.mark.parametrize(

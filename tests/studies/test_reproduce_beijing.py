@@ -334,7 +334,7 @@ def test_members_that_were_fitted_are_not_fitted_again(parts, tmp_path, monkeypa
     again, total = jobs.fit(job, parts, folder=tmp_path)
     assert len(trained) == 1 and trained[0].random_state == 1 and total > seconds
     np.testing.assert_array_equal(again.forecast(3, n_draws=8).samples, whole.forecast(3, n_draws=8).samples)
-    assert jobs.bound_per_row(again, parts) == jobs.bound_per_row(whole, parts)
+    assert jobs.objective_per_row(again, parts) == jobs.objective_per_row(whole, parts)
     for other in (dataclasses.replace(job, missing=0.2), dataclasses.replace(job, changes=(*SMALL, ("max_iter", 3)))):
         jobs.fit_member(other, parts, 0, folder=tmp_path)
     assert len(trained) == 3
@@ -405,7 +405,7 @@ def runs(monkeypatch):
 
     monkeypatch.setattr(jobs, "fit", fit)
     monkeypatch.setattr(jobs, "_make", make)
-    monkeypatch.setattr(jobs, "bound_per_row", lambda forecaster, parts: 1.0)
+    monkeypatch.setattr(jobs, "objective_per_row", lambda forecaster, parts: 1.0)
     return done
 
 
@@ -468,7 +468,7 @@ def test_the_bar_moves_with_fits_and_ends_with_the_rolling_comparison():
     shown.begin(ours)
     ticks = []
     for step in (5, 10):
-        shown.on_chunk(ChunkEvent("series", step, 10, {"bound": np.array([-1.0])}, 1.0, 0, 1))
+        shown.on_chunk(ChunkEvent("series", step, 10, {"objective": np.array([-1.0])}, 1.0, 0, 1))
         ticks.append(shown.ticks)
     shown.on_end()
     shown.finish("done")

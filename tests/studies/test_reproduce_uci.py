@@ -129,7 +129,7 @@ def runs(monkeypatch):
         done.append((cell.data, cell.model))
         if cell.model == "diffgp":
             raise MemoryError("too many splits at once")
-        rows = [dict.fromkeys((*SCORES, "bound"), 1.0)] * cell.n_splits
+        rows = [dict.fromkeys((*SCORES, "objective"), 1.0)] * cell.n_splits
         settings = cell.settings(*data.X.shape)
         return {
             "data": cell.data,
@@ -320,7 +320,7 @@ class Guess:
 
     @property
     def history_(self):
-        return pd.DataFrame({"bound": [-1.0, -2.0], "noise": [0.3, 0.2]})
+        return pd.DataFrame({"objective": [-1.0, -2.0], "noise": [0.3, 0.2]})
 
 
 def test_scores_of_a_mixture_agree_with_other_routes():
@@ -357,7 +357,7 @@ def test_splits_are_trained_in_groups_and_scored_in_their_order(monkeypatch, gro
     assert seen == sizes
     assert len(result["splits"]) == len(result["n_iter"]) == 5
     assert result["splits"][0]["rmse"] == pytest.approx(0.5)
-    assert result["mean"]["bound"] == -1.5 and result["sd"]["noise"] == 0.0
+    assert result["mean"]["objective"] == -1.5 and result["sd"]["noise"] == 0.0
 
 
 def test_validation_reads_no_test_row():
@@ -581,7 +581,7 @@ def test_text_of_a_table_is_text_on_the_page():
 
 
 def event(step, index=0, phase="flow"):
-    return ChunkEvent(phase, step, 10, {"bound": np.array([-1.0])}, 1.0, index, 2)
+    return ChunkEvent(phase, step, 10, {"objective": np.array([-1.0])}, 1.0, index, 2)
 
 
 def test_a_log_file_gets_one_plain_line_for_each_cell():

@@ -66,12 +66,12 @@ def test_flat_models_jump_to_the_decay_and_then_stop_and_rising_ones_go_on():
     n_iter, n_rows = 4000, np.array([1000.0, 1000.0])
     watch, position = Watch.of(2), np.array([300.0, 300.0])
     for k in range(PATIENCE + 1):
-        bound = np.array([-500.0, -500.0 + 10.0 * k])
-        watch, position = watch.advanced(TRAINING, n_iter, n_rows, np.array([300.0, 300.0]), bound)
+        objective = np.array([-500.0, -500.0 + 10.0 * k])
+        watch, position = watch.advanced(TRAINING, n_iter, n_rows, np.array([300.0, 300.0]), objective)
     assert position.tolist() == [decay_start(TRAINING, n_iter), 300]
     for k in range(PATIENCE):
-        bound = np.array([-500.0, 0.0 + 10.0 * k])
-        watch, position = watch.advanced(TRAINING, n_iter, n_rows, np.array([2500.0, 2500.0]), bound)
+        objective = np.array([-500.0, 0.0 + 10.0 * k])
+        watch, position = watch.advanced(TRAINING, n_iter, n_rows, np.array([2500.0, 2500.0]), objective)
     assert position.tolist() == [n_iter, 2500]
 
 

@@ -130,7 +130,7 @@ def test_held_back_rows_take_no_part_in_the_training_of_a_flow(monkeypatch):
     trained = Journal.trained
 
     def spied(self, *args):
-        found.append(trained(self, *args)[0].history["bound"].to_numpy())
+        found.append(trained(self, *args)[0].history["objective"].to_numpy())
         return trained(self, *args)
 
     monkeypatch.setattr(Journal, "trained", spied)
@@ -152,6 +152,8 @@ def test_the_sparse_gp_that_is_kept_is_the_one_of_all_rows(monkeypatch):
     (gp,) = train([problem(spec=spec, training=training.without_flow())])
     assert "the sparse GP was kept" in kept.status and kept.spec.flow_time == 0.0
     assert kept.history["phase"].unique().tolist() == ["output", "flow", "sparse GP"]
+    # Of these objectives that of the sparse GP alone is a bound of the evidence of what was kept.
+    assert (kept.history["bound"].notna() == (kept.history["phase"] == "sparse GP")).all()
     assert kept.n_iter == len(kept.history)
     X = problem().X
     with computing():

@@ -12,7 +12,7 @@ from ..numerics.linalg import each, inverse_square_root, solve_lower
 from ..numerics.parameters import LowerTriangular
 from .posteriors import WhitenedPosterior
 
-# A posterior, its bound, the next rate to try and how many were tried.
+# A posterior, its objective, the next rate to try and how many were tried.
 Trial = tuple[WhitenedPosterior, Scalar, Scalar, Int[Array, ""]]
 
 
@@ -69,7 +69,7 @@ MOST_KNOWN = 100.0
 # A step that is too long is divided by SHORTER, at most as often as MOST_TRIALS says; then q stays where it is.
 SHORTER = 4.0
 MOST_TRIALS = 8
-# By how many nats per row a step may lower the bound: curvatures that are cut off at zero make R a little too narrow.
+# By how many nats per row a step may lower the objective: curvatures cut off at zero make R a little too narrow.
 ALLOWED_LOSS = 1e-4
 
 
@@ -78,20 +78,20 @@ def damped_step(posterior: WhitenedPosterior, sites: Sites, rate: Scalar | float
 
     Curvatures that change with g hold near q alone: where the rate of counts is far too small, so is its curvature, and
     exp(g) shoots over the target by orders of magnitude. The direction is one of ascent, so a step that is short enough
-    raises the bound. With the paths' shares in w, kept as they are, what the sum gains is no more than what the mean of
-    densities gains (Jensen). Where a likelihood is not damped this is `natural_step`.
+    raises the objective. With the paths' shares in w, kept as they are, what the sum gains is no more than what the
+    mean of densities gains (Jensen). Where a likelihood is not damped this is `natural_step`.
     """
     rows = sites.rows
     if rows is None:
         return natural_step(posterior, sites, rate)
 
-    def bound(q: WhitenedPosterior) -> Scalar:
+    def objective(q: WhitenedPosterior) -> Scalar:
         prepared = q.prepare(sites.a.dtype)
         variance = rows.unexplained + prepared.quadratics(sites.a)
         fit = rows.likelihood.expected_log_density(rows.y, prepared.means(sites.a), variance, key=rows.key)
         return jnp.sum(sites.weights * fit) - jnp.sum(q.kl())
 
-    lowest = bound(posterior) - ALLOWED_LOSS * jnp.sum(sites.weights)
+    lowest = objective(posterior) - ALLOWED_LOSS * jnp.sum(sites.weights)
 
     def is_bad(tried: Trial) -> Bool[Array, ""]:
         _, value, _, n = tried
@@ -100,7 +100,7 @@ def damped_step(posterior: WhitenedPosterior, sites: Sites, rate: Scalar | float
     def attempt(tried: Trial) -> Trial:
         _, _, rate, n = tried
         q = natural_step(posterior, sites, rate)
-        return q, bound(q), rate / SHORTER, n + 1
+        return q, objective(q), rate / SHORTER, n + 1
 
     start = (posterior, jnp.full_like(lowest, -jnp.inf), jnp.asarray(rate, lowest.dtype), jnp.zeros((), int))
     found, value, _, _ = jax.lax.while_loop(is_bad, attempt, start)

@@ -15,7 +15,7 @@ KMEANS_ROWS = 10_000
 def inducing_points(X: np.ndarray, n_inducing: int, seed: int) -> np.ndarray:
     """Centres of k-means; all distinct rows, and points between them, where these are no more than `n_inducing`.
 
-    The points between fill up a size class: few rows then share compiled programs, and the bound can only gain.
+    The points between fill up a size class: few rows then share compiled programs, and the objective can only gain.
     """
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning

@@ -32,7 +32,7 @@ class AbstractLikelihood(eqx.Module):
 
     @property
     def is_damped(self) -> bool:
-        """Whether natural-gradient steps are checked, and shortened where they lower the bound.
+        """Whether natural-gradient steps are checked, and shortened where they lower the objective.
 
         For curvatures ∂² log p that grow without limit or change their sign. With those of a normal, which are
         constant, and of classes, which lie between −¼ and 0, steps of 0.1 rise from every start that was tried.

@@ -83,10 +83,10 @@ def run_collapsed(state: CollapsedState, data: Batch, n: Int[Array, ""]) -> tupl
         is_good = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(new)]).all()
         new = jax.tree.map(lambda a, b: jnp.where(is_good, a, b), new, parameters)
         noise = eqx.combine(new, fixed).likelihood.noise_summary()
-        report = {"bound": -value * data.n_data, "noise": noise, "skipped": 1.0 - is_good}
+        report = {"objective": -value * data.n_data, "noise": noise, "skipped": 1.0 - is_good}
         return new, moved, {name: records[name].at[i].set(value) for name, value in report.items()}
 
-    records = {name: jnp.full((CHUNK,), jnp.nan) for name in ("bound", "noise", "skipped")}
+    records = {name: jnp.full((CHUNK,), jnp.nan) for name in ("objective", "noise", "skipped")}
     parameters, optimiser, records = jax.lax.fori_loop(0, n, body, (parameters, state.optimiser, records))
     value = -optax.tree_utils.tree_get(optimiser, "value") * data.n_data
     return CollapsedState(eqx.combine(parameters, fixed), optimiser, value), records
@@ -223,7 +223,7 @@ class CollapsedPhase(AbstractPhase):
         for done in range(0, self.n_iter, CHUNK):
             n = min(CHUNK, self.n_iter - done)
             state, records = run(state, self.data, on_device(n))
-            stop = journal.add(self.name, done + n, self.n_iter, jax.device_get(records), n)
+            stop = journal.add(self.name, done + n, self.n_iter, jax.device_get(records), n, self.is_bound)
             value = np.asarray(state.value).reshape(-1)
             if np.any(value <= -TOO_FAR * n_rows):
                 raise not_finite()
@@ -239,7 +239,7 @@ class CollapsedPhase(AbstractPhase):
         ended = [False]
 
         def on_chunk(step: int, records: dict[str, np.ndarray]) -> bool:
-            stop = journal.add(self.name, step, self.n_iter, records, len(records["bound"]))
+            stop = journal.add(self.name, step, self.n_iter, records, len(records["objective"]), self.is_bound)
             ended[0] = bool(stop.all())
             return ended[0]
 
@@ -257,4 +257,4 @@ def not_finite() -> TrainingError:
 
 
 def _records(values: list[tuple[float, float, float]]) -> dict[str, np.ndarray]:
-    return dict(zip(("bound", "noise", "skipped"), np.array(values).T, strict=True))
+    return dict(zip(("objective", "noise", "skipped"), np.array(values).T, strict=True))

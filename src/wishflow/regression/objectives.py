@@ -1,4 +1,4 @@
-"""Bounds on the log marginal likelihood of rows, as pure functions of (model, batch, key), with named parts."""
+"""The objective of rows, a pure function of (model, batch, key) with named parts, and whether it is a bound."""
 
 from __future__ import annotations
 
@@ -11,12 +11,42 @@ from jaxtyping import Array, Float, Num, PRNGKeyArray, Scalar
 from ..inducing import factorised, rotations
 from ..inducing.natural import MOST_KNOWN, SiteRows, Sites
 from ..numerics import platform
-from ..training.bounds import over_paths, weighted
+from ..training.objective import over_paths, weighted
+from ..training.specs import TrainingSpec
+from ..wishart.specs import has_exact_law, has_point_drift
 from .batches import Batch
 from .models import AbstractModel
+from .specs import FlowSpec, SparseGPSpec
 
 
-def negative_bound(
+def is_bound(spec: SparseGPSpec | FlowSpec, training: TrainingSpec) -> bool:
+    """Whether the objective of a fit, as the history reports it, is a lower bound of the log evidence.
+
+    The evidence is the density of the (standardised) targets given the inputs, with all random functions of the model
+    integrated out, at the hyperparameters as they are: kernels, Z, L, Λ and those of the likelihood.
+
+    - Sparse GP: E log p(y | g) − KL_g is a bound for every q. L-BFGS reports it at the best q (collapsed); stochastic
+      steps report an unbiased estimate from a minibatch. The expectation over g is exact (Gaussian, Poisson), a mean of
+      draws (categorical), or a 20-point Gauss–Hermite rule, and then a bound up to the error of that rule.
+    - A drift that is a point estimate makes it none: D × M weights that stand for a random function are fitted. The
+      number is below the density of the targets *given* these weights, which may lie far above the evidence.
+    - `sampling="marginal"` with several steps draws J afresh in each, so no J(·) is one function. In one step only the
+      marginals of J count, and in pathwise sampling J(·) is one draw.
+    - `path_average="density"` takes the log of a mean over draws of J ~ q, without their weights p/q: a predictive
+      objective.
+    - diffGP and diffusions of a user: see `has_exact_law`.
+
+    So it is true of every sparse GP, and of no flow while drifts are point estimates. The warm-up of the penalties does
+    not enter: the history has them at full weight.
+    """
+    if isinstance(spec, SparseGPSpec):
+        return True
+    is_one_function = spec.sampling == "pathwise" or spec.n_steps == 1
+    is_integrated = has_exact_law(spec.diffusion) and not has_point_drift(spec.diffusion)
+    return is_integrated and is_one_function and training.averages_logs
+
+
+def negative_objective(
     model: AbstractModel,
     batch: Batch,
     key: PRNGKeyArray,
@@ -30,9 +60,10 @@ def negative_bound(
     """−(E log p(y|g) − KL_g − c² KL_f − c KL_Σ) and its parts, unweighted, by name.
 
     The expectation over paths is a mean over `n_samples` (one for models without noise); over g it is the likelihood's
-    own. `average` says of what it is the mean: of the logs of the densities (the paper's bound), or of the densities,
-    log 1/S Σ_s exp E_g log p(y | g(x_s)), a tighter bound (Burda et al. 2016). In the first, noise of the path can only
-    lower the fit, because no path knows y; in the second it can explain noise in y.
+    own. `average` says of what it is the mean: of the logs of the densities ("log", the paper's), or of the densities,
+    log 1/S Σ_s exp E_g log p(y | g(x_s)) ("density"). In the first, noise of the path can only lower the fit, because
+    no path knows y; in the second it can explain noise in y. The second is a predictive objective and no bound: it has
+    not the weights p/q of importance weighting (Burda et al. 2016) for the draws of J. `is_bound` says which is one.
     """
     k_path, k_fit = jax.random.split(key)
     inverse = None

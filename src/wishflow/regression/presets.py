@@ -54,7 +54,7 @@ def wide_state(n_rows: int, n_inputs: int) -> int | None:
 
 
 def fast_preset(n_rows: int, n_inputs: int, state_dim: int | None = None) -> TrainingSpec:
-    """A function of N and D alone that reaches the bound of the paper's settings or a better one sooner.
+    """A function of N and D alone that predicts as well as the paper's settings or better, sooner.
 
     `state_dim` is that of a user who gives it.
     """
@@ -64,8 +64,8 @@ def fast_preset(n_rows: int, n_inputs: int, state_dim: int | None = None) -> Tra
     scale = max(1.0, n_inputs) ** 0.5
     # Distances grow with the dimensions that there are.
     wide_scale = scale if state_dim is None else state_dim**0.5
-    # The density over paths is the tighter bound, the more of them the tighter; a few hundred rows are overfitted by
-    # it. Thousands of rows have smaller batches for it, at the same cost.
+    # The density over paths lets noise of the paths explain noise in y, the more of them the better; a few hundred rows
+    # are overfitted by it. Thousands of rows have smaller batches for it, at the same cost.
     n_paths = 1 if n_rows < FEW_ROWS else 2 if n_rows < 2000 else 8
     return TrainingSpec(
         max_iter=max_iter,

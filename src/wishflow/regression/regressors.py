@@ -196,6 +196,9 @@ class SparseGPRegressor(ModelRegressor):
     n_members=K fits K members, each without one fold of the rows. The predictive law is their mixture.
     `oof_predictions_` and `oof_log_prob_` are the mean and the log density of each row by the member that has not seen
     it, before recalibration; these predictions recalibrate the mixture.
+
+    `history_` has one row for each iteration: `objective`, its parts, and `bound`, the same number, which for a sparse
+    GP is a lower bound of the log evidence of the scaled targets (an estimate of it where steps see minibatches).
     """
 
     def __init__(
@@ -267,6 +270,10 @@ class FlowRegressor(ModelRegressor):
     does not predict them better than the sparse GP alone becomes that GP, fitted to all rows. `status_`
     says what was kept, `validation_history_` holds the densities. With 0 the flow is trained on all rows and kept as it
     ends.
+
+    `history_` has one row for each iteration: `objective`, with all penalties at full weight, and its parts. That of a
+    flow is no bound of the evidence and compares with no other model's (`regression.objectives.is_bound` says why); the
+    column `bound` is there only where the sparse GP was kept, in its rows.
 
     `calibrate` and `n_members` are those of `SparseGPRegressor`. A single flow is recalibrated by the rows held back
     from it, if these are at least 30 (60 for a width that depends on the inputs). With K members flows and sparse GPs

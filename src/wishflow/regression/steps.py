@@ -12,7 +12,7 @@ from ..numerics.platform import unrolls
 from ..training.steps import AbstractSteps, Loss, next_rows, shuffled
 from .batches import Batch
 from .flow import FlowModel
-from .objectives import negative_bound
+from .objectives import negative_objective
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,7 @@ class RowSteps(AbstractSteps):
         return isinstance(model, FlowModel) and not unrolls(model.n_steps)
 
     def loss(self, model: Any, batch: Batch, key: PRNGKeyArray, kl_weight: Scalar | float) -> Loss:
-        return negative_bound(
+        return negative_objective(
             model,
             batch,
             key,

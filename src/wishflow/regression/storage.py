@@ -12,7 +12,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import pandas as pd
 
 from .. import specs
 from ..errors import ModelFileError
@@ -23,6 +22,7 @@ from ..kernels import RBF
 from ..likelihoods import Gaussian
 from ..numerics.devices import computing
 from ..numerics.scaling import Scaler
+from ..training.journal import history_of_file
 from . import flow, sparse_gp
 from .calibration import Calibration
 from .specs import FlowSpec, SparseGPSpec
@@ -213,8 +213,7 @@ def restore(estimator: Any, header: dict[str, Any], arrays: dict[str, np.ndarray
         if name in header["attributes"]:
             setattr(estimator, name, header["attributes"][name])
     _restore_names(estimator, header["names"], arrays)
-    history = {"phase": header["history_phases"], **part("history.")}
-    estimator.history_ = pd.DataFrame({name: history[name] for name in header["history_columns"]})
+    estimator.history_ = history_of_file(header, part("history."))
 
 
 def _directions(header: dict[str, Any], arrays: dict[str, np.ndarray], n_inputs: int) -> np.ndarray:

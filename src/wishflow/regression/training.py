@@ -34,6 +34,7 @@ from .held_back import HeldBack
 from .law import Law
 from .lbfgs import CollapsedPhase
 from .leave_one_out import leave_one_out
+from .objectives import is_bound
 from .prediction import predictive_components, predictive_log_prob
 from .specs import FlowSpec, SparseGPSpec
 from .steps import RowSteps
@@ -211,13 +212,16 @@ def phases_of(group: Group, rows: HeldBack | None = None) -> list[AbstractPhase]
 def _output_phase(group: Group, name: str) -> AbstractPhase:
     """By L-BFGS where q of the output can be maximised out, otherwise by stochastic steps."""
     training, n_models = group.training, len(group.problems)
+    # Where there is no flow this phase is the whole fit.
+    is_fit = isinstance(group.spec, SparseGPSpec)
+    has_bound = is_fit and is_bound(group.spec, training)
     is_small = max(len(p.X) for p in group.problems) <= training.collapsed_limit
     if training.collapsed and is_small and isinstance(group.spec.likelihood, Gaussian):
-        return CollapsedPhase(name, n_models, unchanged, group.items.data, training.warm_iter)
-    # Where there is no flow this phase is the whole fit, and a user's schedule is its rate.
-    rate = training.warm_rate if group.schedule is None or name != "fit" else group.schedule
+        return CollapsedPhase(name, n_models, unchanged, group.items.data, training.warm_iter, is_bound=has_bound)
+    # A user's schedule is the rate of the fit, not that of a warm start.
+    rate = training.warm_rate if group.schedule is None or not is_fit else group.schedule
     schedule = Schedule(training, training.warm_iter, rate)
-    return StochasticPhase(name, n_models, unchanged, _steps(group, 1), group.items, schedule)
+    return StochasticPhase(name, n_models, unchanged, _steps(group, 1), group.items, schedule, is_bound=has_bound)
 
 
 def _flow_phase(
@@ -228,7 +232,17 @@ def _flow_phase(
     rate = training.learning_rate if group.schedule is None else group.schedule
     schedule = Schedule(training, training.max_iter, rate)
     steps = _steps(group, n_samples)
-    return StochasticPhase(name, len(group.problems), start, steps, group.items, schedule, rows, rest)
+    return StochasticPhase(
+        name,
+        len(group.problems),
+        start,
+        steps,
+        group.items,
+        schedule,
+        rows,
+        rest,
+        is_bound=is_bound(group.spec, training),
+    )
 
 
 def _steps(group: Group, n_samples: int) -> RowSteps:

@@ -73,6 +73,9 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
     elsewhere a hole that has grown old (with 26 series: older than six rows) counts with its own mean and covariance,
     independent of other rows. From the fourth lag on weights of *other* series start, and stay, the smaller the further
     back their lag is in the list.
+
+    `history_` has one row for each iteration: `objective` and its parts, and `bound`, the same number, only where it is
+    a lower bound of the log evidence (`series.objectives.is_bound`; with the defaults it is a predictive objective).
     """
 
     def __init__(

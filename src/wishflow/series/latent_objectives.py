@@ -8,7 +8,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Scalar
 
 from ..numerics.linalg import low_rank_log_density
-from ..training.bounds import over_paths, weighted
+from ..training.objective import over_paths, weighted
 from ..wishart.solver import scan_steps
 from . import particle_filter as particles
 from .batches import SeriesBatch
@@ -16,7 +16,7 @@ from .latent import LatentModel, PreparedReadout
 from .objectives import covariates_there, ticks_first
 
 
-def negative_filter_bound(
+def negative_filter_objective(
     model: LatentModel,
     batch: SeriesBatch,
     key: PRNGKeyArray,
@@ -28,8 +28,10 @@ def negative_filter_bound(
 ) -> tuple[Scalar, dict[str, Scalar]]:
     """−(Σ log p̂(window) − penalties) with the estimate of the guided particle filter, `n_samples` particles.
 
-    p̂ is unbiased, so its log is a bound, and a tight one: particles see what they are scored on (Maddison et al. 2017;
-    the derivative by the choices of the resampling is left out, as there). Windows begin at p(x_0) = N(0, I).
+    p̂ is unbiased, so E log p̂ ≤ log E p̂, and closely: particles see what they are scored on (Maddison et al. 2017; the
+    derivative by the choices of the resampling is left out, as there). Windows begin at p(x_0) = N(0, I). Where the
+    readout is linear and the field has no J, E p̂ is the evidence of a window. Particles draw J ~ q without weights p/q,
+    so with J the number is a predictive objective (`objectives.is_bound`).
     """
     del dtype, average  # densities of steps are not for 32 bits; the filter averages densities
     windows = batch.windows
@@ -46,7 +48,7 @@ def negative_filter_bound(
     return -weighted(parts, kl_weight), parts
 
 
-def negative_encoder_bound(
+def negative_encoder_objective(
     model: LatentModel,
     batch: SeriesBatch,
     key: PRNGKeyArray,
@@ -58,8 +60,8 @@ def negative_encoder_bound(
 ) -> tuple[Scalar, dict[str, Scalar]]:
     """−(Σ_t E log p(y_t | x_t) − KL(q(x_0) ‖ N(0, I)) − penalties): a window is encoded, simulated and scored.
 
-    The Brownian path keeps its prior law, so the bound is loose in long windows. With `average="density"` the weights
-    of the S paths hold p(x_0)/q(x_0), and no KL of x_0 stands beside them.
+    The Brownian path keeps its prior law, so the number lies far below the evidence of a long window. With
+    `average="density"` the weights of the S paths hold p(x_0)/q(x_0), and no KL of x_0 stands beside them.
     """
     windows = batch.windows
     assert windows is not None

@@ -1,4 +1,4 @@
-"""Objectives of the auto-regressive model."""
+"""Objectives of the auto-regressive model, and which objective of a series is a bound."""
 
 from __future__ import annotations
 
@@ -8,17 +8,46 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from ..numerics.linalg import low_rank_log_density
-from ..training.bounds import over_paths, weighted
+from ..training.objective import over_paths, weighted
+from ..training.specs import TrainingSpec
 from ..wishart import FieldValues, PreparedField
 from ..wishart.solver import scan_steps
+from ..wishart.specs import Wishart, has_exact_law, has_point_drift
 from . import gaussian_filter as filtering
 from .autoregressive import DynamicsModel
 from .batches import SeriesBatch, TransitionBatch, WindowBatch
+from .specs import DynamicsSpec
 
 Carry = tuple[Array, FieldValues]
 
 
-def negative_transition_bound(
+def is_bound(spec: DynamicsSpec, training: TrainingSpec, has_windows: bool) -> bool:
+    """Whether the objective of a series, as the history reports it, is a lower bound of the log evidence.
+
+    The evidence is the density of all rows (in units of the model) given the first ones, whose law the model does not
+    say, with J integrated out, at the hyperparameters as they are: kernel, Z, L, Λ, κ, and the weights of a linear
+    drift, which are numbers without a prior.
+
+    - `objective="transition"`, complete rows one step apart: Σ_i E_q log p(y_{i+1} | y_i, J) − KL_Σ is one, as in each
+      step J counts at one place alone. Without J it is the log evidence itself.
+    - `path_average="density"` takes the log of a mean over draws of J ~ q, without their weights p/q: a predictive
+      objective. The presets take it.
+    - A Gaussian-process drift that is a point estimate makes it none, and so does `white_noise="state"`, whose weights
+      are one: the number is below the density *given* these weights, which may lie far above the evidence.
+    - Rows after gaps and rows with holes (`has_windows`) are scored by an assumed-density filter: an approximation.
+    - `objective="rollout"` adds the noise of a step twice. Windows of a latent model are scored as series of their own,
+      each of which begins at N(0, I), and their particles draw J as `path_average="density"` does.
+    - diffGP and diffusions of a user: see `has_exact_law`.
+    """
+    is_direct = spec.latent is None and spec.objective == "transition" and not has_windows
+    is_integrated = has_exact_law(spec.diffusion) and spec.white_noise == "constant"
+    if "gp" in spec.drift and has_point_drift(spec.diffusion):
+        is_integrated = False
+    has_J = isinstance(spec.diffusion, Wishart)
+    return is_direct and is_integrated and (training.averages_logs or not has_J)
+
+
+def negative_transition_objective(
     model: DynamicsModel,
     batch: SeriesBatch,
     key: PRNGKeyArray,
@@ -28,11 +57,12 @@ def negative_transition_bound(
     dtype: DTypeLike | None = None,
     average: str = "log",
 ) -> tuple[Scalar, dict[str, Scalar]]:
-    """−(Σ_i E_J log N(y_{i+1}; y_i + hμ, h(LJJᵀLᵀ + Λ)) − penalties) and its parts: an exact bound in J.
+    """−(Σ_i E_J log N(y_{i+1}; y_i + hμ, h(LJJᵀLᵀ + Λ)) − penalties) and its parts.
 
     Rows with gaps or holes before them are scored by the belief recursion (`filtering`). `average` says whether S draws
-    of J are averaged by the log density or by the density (tighter, Burda et al. 2016): with ν = ρ the matrix JJᵀ comes
-    so near to a singular one that the mean of logs has no useful maximum.
+    of J are averaged by the log density, as written, or by the density, log E_J N(…): a predictive objective and no
+    bound (`is_bound`), taken because with ν = ρ the matrix JJᵀ comes so near to a singular one that the mean of logs
+    has no useful maximum.
     """
     k_steps, k_windows = jax.random.split(key)
     parts = {"fit": jnp.zeros((), kernel_dtype(model)), **model.field.kl()}
@@ -90,7 +120,7 @@ def _window_fit(field: PreparedField, batch: WindowBatch, key: PRNGKeyArray, n_s
     return batch.n_data / jnp.sum(batch.weights) * jnp.sum(batch.weights * by_window)
 
 
-def negative_rollout_bound(
+def negative_rollout_objective(
     model: DynamicsModel,
     batch: SeriesBatch,
     key: PRNGKeyArray,

@@ -12,15 +12,15 @@ from jaxtyping import Array, Int, PRNGKeyArray, PyTree, Scalar
 from ..numerics.platform import unrolls
 from ..training.steps import AbstractSteps, Loss, next_rows, shuffled
 from .batches import SeriesBatch, TransitionBatch, WindowBatch
-from .latent_objectives import negative_encoder_bound, negative_filter_bound
-from .objectives import negative_rollout_bound, negative_transition_bound
+from .latent_objectives import negative_encoder_objective, negative_filter_objective
+from .objectives import negative_rollout_objective, negative_transition_objective
 
 # By objective and whether the state is latent.
-BOUNDS: dict[tuple[str, bool], Any] = {
-    ("transition", False): negative_transition_bound,
-    ("rollout", False): negative_rollout_bound,
-    ("transition", True): negative_filter_bound,
-    ("rollout", True): negative_encoder_bound,
+OBJECTIVES: dict[tuple[str, bool], Any] = {
+    ("transition", False): negative_transition_objective,
+    ("rollout", False): negative_rollout_objective,
+    ("transition", True): negative_filter_objective,
+    ("rollout", True): negative_encoder_objective,
 }
 
 
@@ -51,7 +51,7 @@ class SeriesSteps(AbstractSteps):
         return data.windows is not None and not unrolls(data.windows.h.shape[-1])
 
     def loss(self, model: Any, batch: SeriesBatch, key: PRNGKeyArray, kl_weight: Scalar | float) -> Loss:
-        value, parts = BOUNDS[self.objective, self.is_latent](
+        value, parts = OBJECTIVES[self.objective, self.is_latent](
             model,
             batch,
             key,

@@ -17,6 +17,7 @@ from ..files.json import plain
 from ..files.model_file import write_model
 from ..numerics.devices import computing
 from ..numerics.scaling import Scaler
+from ..training.journal import history_of_file
 from .autoregressive import Start
 from .data.times import TimeAxis
 from .data.transforms import ColumnTransforms
@@ -160,8 +161,7 @@ def rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) ->
     forecaster.reservoir_ = _rows_of(kept, "reservoir", arrays, forecaster.units_.axis) or None
     forecaster.limits_ = arrays.get("limits")
     forecaster.model_ = _model(forecaster, header, arrays)
-    history = {"phase": header["history_phases"], **_part(arrays, "history.")}
-    forecaster.history_ = pd.DataFrame({name: history[name] for name in header["history_columns"]})
+    forecaster.history_ = history_of_file(header, _part(arrays, "history."))
     return forecaster
 
 

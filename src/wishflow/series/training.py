@@ -19,6 +19,7 @@ from .batches import series_batch
 from .latent import LatentStart
 from .layout import Layout
 from .models import model_builder
+from .objectives import is_bound
 from .specs import DynamicsSpec
 from .steps import SeriesSteps
 from .windows import Transitions, Windows
@@ -83,4 +84,6 @@ def phase_of(problem: SeriesProblem) -> StochasticPhase:
     data = series_batch(problem.transitions, problem.windows)
     items = Items(data, np.array([problem.n_items]), (problem.seed,))
     rate = training.learning_rate if problem.learning_rate is None else problem.learning_rate
-    return StochasticPhase("series", 1, unchanged, steps, items, Schedule(training, training.max_iter, rate))
+    schedule = Schedule(training, training.max_iter, rate)
+    has_bound = is_bound(spec, training, bool(problem.windows.is_scored.any()))
+    return StochasticPhase("series", 1, unchanged, steps, items, schedule, is_bound=has_bound)

@@ -84,7 +84,7 @@ def positive_number(name: str, value: Any) -> float:
 
 
 def tolerance(value: Any) -> float:
-    """The rise of the bound below which training is over; 0 trains to the last iteration."""
+    """The rise of the objective below which training is over; 0 trains to the last iteration."""
     if not _is_number(value) or value < 0:
         raise OptionError(f"tol={value!r} given; expected a finite number of at least 0, or None for the preset's.")
     return float(value)

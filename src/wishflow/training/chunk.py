@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from ..inducing.natural import damped_step
 from ..numerics.devices import compiled, on_device
-from .bounds import bound_of
+from .objective import objective_of
 from .steps import AbstractSteps, Loss
 
 CHUNK = 500
@@ -101,7 +101,7 @@ def _choose(condition: Bool[Array, ""], new: PyTree, old: PyTree) -> PyTree:
 def step(
     state: TrainState, batch: PyTree, rate: Scalar, natural_rate: Scalar, kl_weight: Scalar, steps: AbstractSteps
 ) -> tuple[TrainState, dict[str, Scalar]]:
-    """One step. A step whose bound, gradient or new state is not finite is not taken, and counted."""
+    """One step. A step whose objective, gradient or new state is not finite is not taken, and counted."""
     key, k_step = jax.random.split(state.key)
     parameters, fixed = eqx.partition(state.model, trainable(state.model, steps))
 
@@ -119,7 +119,7 @@ def step(
     model = eqx.combine(unpack(moved), fixed)
     if posterior is not None:
         model = eqx.tree_at(lambda m: m.output.posterior, model, posterior)
-    report = {**parts, "bound": bound_of(parts), "noise": model.noise_summary(), **model.summary()}
+    report = {**parts, "objective": objective_of(parts), "noise": model.noise_summary(), **model.summary()}
     report["skipped"] = 1.0 - is_good
     return TrainState(model, optimiser, key, jnp.where(is_good, 0, state.skipped + 1)), report
 

@@ -44,9 +44,14 @@ class Journal:
         self.calls.on_start(phase, n_steps)
 
     def add(
-        self, phase: str, step: int, n_steps: int, records: dict[str, np.ndarray], n: int
+        self, phase: str, step: int, n_steps: int, records: dict[str, np.ndarray], n: int, is_bound: bool = False
     ) -> Bool[np.ndarray, " K"]:
-        """Keep the records of n steps and tell the callbacks; which models a callback asked to stop."""
+        """Keep the records of n steps and tell the callbacks; which models a callback asked to stop.
+
+        An objective that is a lower bound of the log evidence is recorded as "bound" too.
+        """
+        if is_bound:
+            records = {**records, "bound": records["objective"]}
         stop = np.zeros(len(self.indices), bool)
         seconds = time.perf_counter() - self.started
         for i, index in enumerate(self.indices):
@@ -82,3 +87,13 @@ def _history(records: list[dict[str, Any]]) -> pd.DataFrame:
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "phase"}
         frames.append(pd.DataFrame({"phase": phase, **columns}))
     return pd.concat(frames, ignore_index=True)
+
+
+def history_of_file(header: dict[str, Any], numbers: dict[str, np.ndarray]) -> pd.DataFrame:
+    """The history in a model file: columns and phases of its header, and the numbers of the other columns.
+
+    Files of before 0.2 call every objective "bound"; whether it was one is not known of them.
+    """
+    columns = {"phase": header["history_phases"], **numbers}
+    history = pd.DataFrame({name: columns[name] for name in header["history_columns"]})
+    return history if "objective" in history else history.rename(columns={"bound": "objective"})

@@ -17,9 +17,9 @@ from jaxtyping import Bool, Float, Int, PyTree
 from ..errors import FactorisationError, TrainingError
 from ..numerics.devices import on_device, random_key
 from . import chunk
-from .bounds import weighted
 from .jitter import with_fresh_jitter
 from .journal import Journal
+from .objective import weighted
 from .phases import FIRST_PART, ROUNDING, AbstractPhase, Items, Outcome, Schedule, Stretch
 from .schedule import Watch, kl_weights, rates_from
 from .stacks import choose, stacked, unstacked
@@ -95,7 +95,7 @@ class StochasticPhase(AbstractPhase):
         while not is_over(self, state):
             before = state.status
             state, records, n = advance(self, state)
-            stop = journal.add(self.name, int(state.done), n_planned, records, n)
+            stop = journal.add(self.name, int(state.done), n_planned, records, n, self.is_bound)
             _warn_of_giving_up((state.status == STATUSES.index(GAVE_UP)) & (before != state.status), journal.indices)
             state = stopped(self, state, stop)
         return end(self, state, journal.indices)
@@ -110,7 +110,7 @@ def begin(phase: StochasticPhase, models: PyTree, indices: tuple[int, ...]) -> P
     parts = unstacked(with_fresh_jitter(models, phase.n_models), phase.n_models)
     train = stacked([chunk.start_state(m, k, phase.steps) for m, k in zip(parts, keys, strict=True)])
     start = _objective(phase, train)
-    _require_finite(start["bound"], phase.name, indices)
+    _require_finite(start["objective"], phase.name, indices)
     position = phase.stretch.position
     weight = kl_weights(phase.schedule.training, position)
     best = None if phase.held_back is None else BestState.of(phase.held_back, train.model)
@@ -133,13 +133,14 @@ def advance(phase: StochasticPhase, state: PhaseState) -> tuple[PhaseState, dict
     run = chunk.train_chunk_many if n_models > 1 else chunk.train_chunk
     train, records = run(state.train, phase.items.data, rates, on_device(n), phase.steps)
     records = jax.device_get(records)
-    bounds = records["bound"].reshape(n_models, -1)[:, :n]
-    sound = choose(np.isfinite(bounds[:, 0]), state.train, state.sound)
+    objectives = records["objective"].reshape(n_models, -1)[:, :n]
+    sound = choose(np.isfinite(objectives[:, 0]), state.train, state.sound)
     position, done, best = state.position + n * rest.stride, np.asarray(state.done + n), state.best
     if best is not None and phase.held_back is not None:
-        best, means = best.scored(phase.held_back, train.model, int(done))
-        records = {**records, HELD_OUT: at_the_end(means, records["bound"], n)}
-    watch, moved = state.watch.advanced(training, n_iter, phase.items.n_rows, position, np.nanmean(bounds, axis=1))
+        best, densities = best.scored(phase.held_back, train.model, int(done))
+        records = {**records, HELD_OUT: at_the_end(densities, records["objective"], n)}
+    means = np.nanmean(objectives, axis=1)
+    watch, moved = state.watch.advanced(training, n_iter, phase.items.n_rows, position, means)
     status = np.where((moved >= n_iter) & (position < n_iter), STATUSES.index(CONVERGED), state.status)
     train, is_stuck = _with_jitter_that_works(train, n_models)
     status = np.where(is_stuck, STATUSES.index(GAVE_UP), status)
@@ -179,7 +180,7 @@ def end(phase: StochasticPhase, state: PhaseState, indices: tuple[int, ...] = (0
     if state.best is not None:
         best = state.best.settled()
         return Outcome(best.models, tuple(status), best)
-    models = choose(np.isfinite(last["bound"]).all(axis=1), state.train, state.sound).model
+    models = choose(np.isfinite(last["objective"]).all(axis=1), state.train, state.sound).model
     return Outcome(models, tuple(status))
 
 
@@ -193,9 +194,9 @@ def _objective(phase: StochasticPhase, train: chunk.TrainState) -> dict[str, Flo
     return {k: np.asarray(v).reshape(n_models, -1)[:, :N_ESTIMATES] for k, v in records.items()}
 
 
-def _require_finite(bounds: Float[np.ndarray, "K n"], phase: str, indices: tuple[int, ...]) -> None:
+def _require_finite(objectives: Float[np.ndarray, "K n"], phase: str, indices: tuple[int, ...]) -> None:
     """There is nothing to train from, and nothing to keep, where the objective is not finite at the start."""
-    for i in np.flatnonzero(~np.isfinite(bounds).all(axis=1)):
+    for i in np.flatnonzero(~np.isfinite(objectives).all(axis=1)):
         raise TrainingError(
             f"the objective of model {indices[i]} is not finite before the first step of phase {phase!r}; expected a "
             "number. Check the starting values of the kernel (its variance and lengthscales are in units of scaled "

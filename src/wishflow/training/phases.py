@@ -65,12 +65,15 @@ class Outcome:
 class AbstractPhase(abc.ABC):
     """One stretch of the training of K models of equal shape, stacked where K > 1.
 
-    `start` makes the models of this phase of those that the phase before it left.
+    `start` makes the models of this phase of those that the phase before it left. `is_bound` says whether its objective
+    is a lower bound of the log evidence of the model that is fitted; the history then has it as `bound` too. That of a
+    warm start is none: it is about another model.
     """
 
     name: str
     n_models: int
     start: Callable[[PyTree], PyTree]
+    is_bound: bool = dataclasses.field(default=False, kw_only=True)
 
     @abc.abstractmethod
     def run(self, models: PyTree, journal: Journal) -> Outcome:

@@ -64,7 +64,7 @@ def rates_from(
 
 
 class Watch(eqx.Module):
-    """Of each of K models the best mean bound of a chunk so far, and the number of chunks without a better one."""
+    """Of each of K models the best mean objective of a chunk so far, and the number of chunks without a better one."""
 
     best: Float[np.ndarray, " K"]
     stale: Int[np.ndarray, " K"]
@@ -79,17 +79,17 @@ class Watch(eqx.Module):
         n_iter: int,
         n_rows: Real[np.ndarray, " K"],
         position: Float[np.ndarray, " K"],
-        bound: Float[np.ndarray, " K"],
+        objective: Float[np.ndarray, " K"],
     ) -> tuple[Watch, Float[np.ndarray, " K"]]:
-        """New positions in the schedule, given the mean bounds of the chunk that ended at `position`.
+        """New positions in the schedule, given the mean objectives of the chunk that ended at `position`.
 
         A model is flat when its best chunk mean, once the KL terms have their full weight, has not risen by `tolerance`
         nats for each row over `PATIENCE` chunks. In the constant part it then jumps to the decay of the rate; in the
         decay it is done. A tolerance of zero switches this off.
         """
         is_watched = (position > training.kl_warmup) & (training.tolerance > 0)
-        is_better = bound > self.best + training.tolerance * n_rows
-        best = np.where(is_watched & is_better, bound, self.best)
+        is_better = objective > self.best + training.tolerance * n_rows
+        best = np.where(is_watched & is_better, objective, self.best)
         stale = np.where(is_watched & ~is_better, self.stale + 1, 0)
         is_flat = stale >= PATIENCE
         start = decay_start(training, n_iter)

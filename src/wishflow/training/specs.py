@@ -25,16 +25,16 @@ class TrainingSpec(Spec):
     `warm_rate`. Where there is no flow that is the whole fit, with `sgp_iter` iterations from `sgp_lengthscale`.
     `natural_rate` is the step γ of natural gradients for q of the output (None: Adam for it too). `decay` is the part
     of the iterations over which the rate falls to zero by a cosine; `tolerance` (nats per row and 100 iterations) ends
-    the constant part early once the bound no longer rises. `path_average` says what is averaged over `n_train_samples`
-    paths (`regression.objectives.negative_bound`). With `batch_counts_paths` a batch is of `batch_size` paths, not
-    rows. A flow's field has `field_inducing` inducing points (None: as many as the output, which is also the most);
-    stochastic steps do not move those named by `fixed_inducing` ("none", "field", "all"). `dof` are the degrees of
-    freedom ν of the diffusion "wishart" (None: its rank). `validation_fraction` of the rows are held back from the
-    training of a flow: the state that predicts them best is kept, or the sparse GP alone where the flow predicts them
-    no better (0: no rows are held back, and the flow is kept as it ends). With `calibrate` the predictive law is
-    recalibrated by rows that its models have not seen (`regression.calibration`). `state_dim` are the dimensions of a
-    flow's state (None: those of the inputs). `posterior` is the form of the covariances of q of the diffusions
-    "wishart" and "gp" (`Wishart`). These are for regression and classification.
+    the constant part early once the objective no longer rises. `path_average` says what is averaged over
+    `n_train_samples` paths (`regression.objectives.negative_objective`). With `batch_counts_paths` a batch is of
+    `batch_size` paths, not rows. A flow's field has `field_inducing` inducing points (None: as many as the output,
+    which is also the most); stochastic steps do not move those named by `fixed_inducing` ("none", "field", "all").
+    `dof` are the degrees of freedom ν of the diffusion "wishart" (None: its rank). `validation_fraction` of the rows
+    are held back from the training of a flow: the state that predicts them best is kept, or the sparse GP alone where
+    the flow predicts them no better (0: no rows are held back, and the flow is kept as it ends). With `calibrate` the
+    predictive law is recalibrated by rows that its models have not seen (`regression.calibration`). `state_dim` are the
+    dimensions of a flow's state (None: those of the inputs). `posterior` is the form of the covariances of q of the
+    diffusions "wishart" and "gp" (`Wishart`). These are for regression and classification.
     """
 
     max_iter: int
@@ -97,6 +97,11 @@ class TrainingSpec(Spec):
     def from_fields(cls, fields: dict[str, Any]) -> Spec:
         fields = {RENAMED.get(name, name): value for name, value in fields.items() if name not in RETIRED}
         return super().from_fields(fields)
+
+    @property
+    def averages_logs(self) -> bool:
+        """Whether the objective is a mean over draws of log densities; of one draw it is, whatever `path_average`."""
+        return self.path_average == "log" or self.n_train_samples == 1
 
     def batch_rows(self, n_samples: int) -> int:
         """How many rows a batch has where each has `n_samples` paths."""

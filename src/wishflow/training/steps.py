@@ -1,4 +1,4 @@
-"""What a training step does with the data: which rows it takes and which bound it climbs. Compiled into the step.
+"""What a training step does with the data: which rows it takes and which objective it climbs. Compiled into the step.
 
 Each class is a frozen dataclass of plain values (part of the compiled program's identity) with three pure functions,
 `shuffle` once for each chunk, `batch` for each step, `loss` of a model on a batch, and what the compiler should know.
@@ -44,7 +44,7 @@ class AbstractSteps(abc.ABC):
 
     @abc.abstractmethod
     def loss(self, model: Any, batch: PyTree, key: PRNGKeyArray, kl_weight: Scalar | float) -> Loss:
-        """The negative bound, its parts, and sites for natural gradients."""
+        """The negative objective, its parts, and sites for natural gradients."""
 
 
 def shuffled(key: PRNGKeyArray, weights: Float[Array, " N"]) -> Int[Array, " N"]:

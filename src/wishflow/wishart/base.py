@@ -85,7 +85,7 @@ class AbstractField(eqx.Module):
 
     @abc.abstractmethod
     def kl(self) -> dict[str, Scalar]:
-        """The penalties of the bound by name: "kl_drift" (weighted c² in warm-up), "kl_diffusion" and
+        """The penalties of the objective by name: "kl_drift" (weighted c² in warm-up), "kl_diffusion" and
         "kl_white" (c).
         """
 

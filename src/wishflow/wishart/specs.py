@@ -75,6 +75,22 @@ class Wishart(DiffusionSpec):
         return rank, rank if self.dof is None else self.dof
 
 
+def has_point_drift(diffusion: DiffusionSpec) -> bool:
+    """Whether the Gaussian-process drift beside a diffusion is a point estimate: its weights m_f are fitted (MAP) and
+    not integrated out. The one place that says so: every drift is, but for that of diffGP, which is part of its f.
+    """
+    return not isinstance(diffusion, GPDiffusion)
+
+
+def has_exact_law(diffusion: DiffusionSpec) -> bool:
+    """Whether noise and penalty of a diffusion are those of one probabilistic model.
+
+    diffGP takes the posterior variance of f for the variance of Brownian noise, which no prior of f implies; of a
+    diffusion of a user nothing is known.
+    """
+    return type(diffusion) in (NoDiffusion, Diagonal, Wishart)
+
+
 DIFFUSIONS: dict[str, DiffusionSpec] = {
     "none": NoDiffusion(),
     "gp": GPDiffusion(),

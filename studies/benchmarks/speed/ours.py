@@ -1,4 +1,4 @@
-"""Ours: the library's own bounds with a plain Adam step, so that the arithmetic is that of the peers.
+"""Ours: the library's own objectives with a plain Adam step, so that the arithmetic is that of the peers.
 
 python -m studies.benchmarks.speed.ours full  # a worker; also "structured", "rotated", "diagonal" (less arithmetic)
 """
@@ -27,13 +27,13 @@ from wishflow.numerics.parameters import Free, LowerTriangular, Positive, UnitRo
 from wishflow.numerics.random import standard_normals
 from wishflow.regression.batches import Batch
 from wishflow.regression.flow import FlowModel
-from wishflow.regression.objectives import negative_bound
+from wishflow.regression.objectives import negative_objective
 from wishflow.regression.sparse_gp import SparseGPModel
 from wishflow.series.autoregressive import DynamicsModel, simulate
 from wishflow.series.batches import SeriesBatch, TransitionBatch, WindowBatch
 from wishflow.series.layout import Layout
 from wishflow.series.linear import LinearDrift
-from wishflow.series.objectives import negative_rollout_bound, negative_transition_bound
+from wishflow.series.objectives import negative_rollout_objective, negative_transition_objective
 from wishflow.training.chunk import packed
 from wishflow.wishart import Field, GPDrift, GPNoise, StateLayout, WhiteNoise, WishartNoise
 
@@ -105,7 +105,7 @@ def build(work: Work, form: str) -> Any:
     return jax.tree.map(lambda leaf: leaf.astype(work.dtype) if eqx.is_inexact_array(leaf) else leaf, model)
 
 
-# --- bounds --------------------------------------------------------------------------------------
+# --- objectives ----------------------------------------------------------------------------------
 
 
 def batches(work: Work) -> list[Any]:
@@ -141,12 +141,12 @@ def _starts(work: Work, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def loss_of(work: Work) -> Callable:
-    """(model, batch, key) -> the negative bound."""
+    """(model, batch, key) -> the negative objective."""
     dtype = jnp.dtype(work.dtype)
     if work.kind in ("svgp", "flow"):
-        return lambda model, batch, key: negative_bound(model, batch, key, n_samples=work.n_samples, dtype=dtype)[0]
-    bound = {"rollout": negative_rollout_bound, "transition": negative_transition_bound}[work.kind]
-    return lambda model, batch, key: bound(model, batch, key, n_samples=work.n_samples, dtype=dtype)[0]
+        return lambda model, batch, key: negative_objective(model, batch, key, n_samples=work.n_samples, dtype=dtype)[0]
+    loss = {"rollout": negative_rollout_objective, "transition": negative_transition_objective}[work.kind]
+    return lambda model, batch, key: loss(model, batch, key, n_samples=work.n_samples, dtype=dtype)[0]
 
 
 def forecast(work: Work, model: DynamicsModel, start: Any, key: Any) -> tuple[Any, Any]:
@@ -273,7 +273,7 @@ def runner(step: Callable, start: AdamStep, data: list[Any], name: str) -> Calla
             for _ in range(n):
                 *carried[:], loss_value = step(carried[0], carried[1], next(turns), carried[2])
             if not np.isfinite(float(loss_value)):
-                raise FloatingPointError(f"the bound of {name} is {loss_value} after some steps.")
+                raise FloatingPointError(f"the objective of {name} is {loss_value} after some steps.")
 
     return steps
 
@@ -290,7 +290,7 @@ def _prepare_steps(work: Work, model: Any, data: list[Any]) -> Prepared:
     def run(n: int) -> None:
         with computing():
             if not np.isfinite(loss := loop(n)):
-                raise FloatingPointError(f"the bound of {work.name} is {loss} after some steps.")
+                raise FloatingPointError(f"the objective of {work.name} is {loss} after some steps.")
 
     def value() -> float:
         with computing():

@@ -16,7 +16,7 @@ from ...uci.suite import DATA
 
 # The setting that is the lever, and those that may change with it: more paths in smaller batches, say.
 LEVERS: dict[str, tuple[str, ...]] = {
-    "density over several paths (importance-weighted bound)": ("path_average", "n_train_samples", "batch_size"),
+    "density over several paths (predictive objective)": ("path_average", "n_train_samples", "batch_size"),
     "degrees of freedom ν of the noise": ("dof",),
     "inducing points": ("n_inducing",),
     "inducing points of the field alone": ("field_inducing",),

@@ -17,8 +17,8 @@ def over_paths(log_density: Float[Array, "S B"], average: str) -> tuple[Float[Ar
     return jax.nn.logsumexp(log_density, 0) - jnp.log(n_samples), jax.nn.softmax(log_density, 0)
 
 
-def bound_of(parts: dict[str, Scalar]) -> Scalar:
-    """The bound with every penalty at its full weight: what the history reports."""
+def objective_of(parts: dict[str, Scalar]) -> Scalar:
+    """The objective with every penalty at its full weight, whatever the warm-up: what the history reports."""
     return weighted(parts, 1.0)
 
 
