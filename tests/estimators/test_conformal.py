@@ -31,12 +31,12 @@ def members():
     return wf.SparseGPRegressor(n_members=2, **QUICK).fit(*wedge(80))
 
 
-@pytest.mark.parametrize("name", ["gp", "members"])
+@pytest.mark.parametrize("name", ["gp", pytest.param("members", marks=pytest.mark.slow)])
 def test_both_targets_at_once_are_covered_as_often_as_asked(name, request):
     """The number of covered rows beside n calibration rows has a beta-binomial law, whatever the model."""
     model, n_rows, n_new = request.getfixturevalue(name), 39, 60
     counts = []
-    for seed in range(60):
+    for seed in range(40):
         X, y = wedge(n_rows + n_new, seed=1000 + seed)
         region = model.conformal_region(X[:n_rows], y[:n_rows])
         counts.append(region.contains(X[n_rows:], y[n_rows:]).sum())
