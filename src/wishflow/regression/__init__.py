@@ -2,5 +2,6 @@
 
 from .classifier import FlowClassifier as FlowClassifier
 from .many import fit_many as fit_many
+from .regions import JointRegion as JointRegion
 from .regressors import FlowRegressor as FlowRegressor
 from .regressors import SparseGPRegressor as SparseGPRegressor

@@ -27,6 +27,7 @@ from .data import checked_numbers, checked_rows, checked_targets
 from .diagnosis import LEVELS, Diagnosis, diagnosis_of
 from .estimator import ModelEstimator, check_average, with_log_rate
 from .presets import PRESETS
+from .regions import JointRegion
 from .specs import FlowSpec, SparseGPSpec
 from .training import Problem
 
@@ -113,10 +114,8 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """Central interval with the given coverage: (N, 2), or (N, P, 2) for several targets."""
-        level = checks.levels("coverage", coverage)
-        if level.size > 1:
-            raise OptionError(f"coverage={coverage!r} given; expected one number: use predict_quantiles for several.")
-        return self.predict_quantiles(X, [0.5 - level[0] / 2, 0.5 + level[0] / 2])
+        level = checks.level("coverage", coverage, "use predict_quantiles for several")
+        return self.predict_quantiles(X, [0.5 - level / 2, 0.5 + level / 2])
 
     def log_prob(self, X: Any, y: Any, average: str = "density") -> np.ndarray:
         """Log predictive density of each row in the units of y, joint over targets, (N,).
@@ -160,17 +159,37 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         if isinstance(self.model_.likelihood, PoissonLikelihood):
             below = prediction.predictive_cdf(law, Z, y - 1.0, self.seed_, n_paths)
             pit = below + np.random.default_rng(self.seed_).random(y.shape) * (pit - below)
-        mean, covariance = prediction.predictive_moments(law, Z, self.seed_, n_paths)
+        mean, covariance = self._output_moments(X)
         edges = sorted(0.5 + sign * 0.5 * level for level in LEVELS for sign in (-1, 1))
         quantiles = prediction.predictive_quantiles(law, Z, np.array(edges), self.seed_, n_paths)
         ends = {edge: self.y_scaler_.inverse(quantiles[..., i]) for i, edge in enumerate(edges)}
         intervals = {level: (ends[0.5 - 0.5 * level], ends[0.5 + 0.5 * level]) for level in LEVELS}
         log_prob = self._log_prob(Z, self.y_scaler_.forward(y), "density") - np.log(scale).sum()
-        covariance = covariance * scale[:, None] * scale
-        found = diagnosis_of(y, self.y_scaler_.inverse(mean), covariance, pit, intervals, log_prob)
+        found = diagnosis_of(y, mean, covariance, pit, intervals, log_prob)
         for text in found.warnings:
             warnings.warn(text, UserWarning, stacklevel=2)
         return found
+
+    def conformal_region(self, X: Any, y: Any, coverage: float = 0.9) -> JointRegion:
+        """Ellipsoids that contain all targets of a new row at once, with the given probability.
+
+        Parameters
+        ----------
+        X : array (n, D)
+            Inputs of calibration rows: like those to come, and without a part in training.
+        y : array (n,) or (n, P)
+            Their targets. A coverage of c needs n ≥ c / (1 − c) rows: 9 for 0.9, 99 for 0.99.
+        coverage : float
+            The probability. It holds whether or not the predictive law is right.
+        """
+        check_is_fitted(self, "model_")
+        fitted = copy.copy(self)  # stays as it is when this estimator is fitted again
+        return JointRegion.of(fitted._output_moments, X, y, coverage)
+
+    def _output_moments(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (N, P) and covariance over targets (N, P, P), in the units of y."""
+        (mean, covariance), scale = self._moments(X), self.y_scaler_.scale
+        return self.y_scaler_.inverse(mean), covariance * scale[:, None] * scale
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Joint draws of y at the rows: (N, S), or (N, P, S) for several targets, as scikit-learn shapes them."""

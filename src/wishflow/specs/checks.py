@@ -157,5 +157,13 @@ def levels(name: str, values: Any) -> np.ndarray:
     return found
 
 
+def level(name: str, value: Any, otherwise: str) -> float:
+    """One probability strictly between 0 and 1; `otherwise` says what to do with several."""
+    found = levels(name, value)
+    if found.size > 1:
+        raise OptionError(f"{name}={value!r} given; expected one number: {otherwise}.")
+    return float(found[0])
+
+
 def _is_number(value: Any) -> bool:
     return not isinstance(value, bool) and isinstance(value, numbers.Real) and math.isfinite(value)
