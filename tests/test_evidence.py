@@ -327,7 +327,7 @@ def test_no_flow_with_a_point_drift_has_a_bound(name):
 
 def test_with_a_drift_that_is_integrated_out_the_rule_asks_for_one_field_and_logs(monkeypatch):
     """What `test_the_objective_of_a_flow_of_J_alone_is_below_the_evidence` shows, and nothing else."""
-    monkeypatch.setattr(row_objectives, "has_point_drift", lambda diffusion: False)
+    monkeypatch.setattr(row_objectives, "has_point_drift", lambda diffusion, posterior: False)
     logs = paper_preset(1000, 3)
     densities = dataclasses.replace(logs, path_average="density")
     one_path = dataclasses.replace(densities, n_train_samples=1)

@@ -15,12 +15,12 @@ from ..likelihoods import Bernoulli, Categorical, LikelihoodSpec
 from ..training.specs import TrainingSpec
 from . import presets
 from .data import check_same_rows, checked_rows
-from .estimator import ModelEstimator, check_average
-from .regressors import flow_spec, flow_training
+from .estimator import ModelEstimator, Validated, check_average
+from .flow_options import flow_spec, flow_training
 from .training import Problem
 
 
-class FlowClassifier(ClassifierMixin, ModelEstimator):
+class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
     """Inputs flow through a stochastic differential equation before a sparse GP classifies.
 
     The options are those of `FlowRegressor`; states are the inputs unless `state_dim` says otherwise. Probabilities
@@ -53,6 +53,8 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
         callbacks=None,
         verbose=0,
         n_members=1,
+        validation_fraction=None,
+        drift_posterior="point",
     ):
         self.diffusion = diffusion
         self.rank = rank
@@ -76,6 +78,8 @@ class FlowClassifier(ClassifierMixin, ModelEstimator):
         self.callbacks = callbacks
         self.verbose = verbose
         self.n_members = n_members
+        self.validation_fraction = validation_fraction
+        self.drift_posterior = drift_posterior
 
     def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
         return flow_training(self, presets.CLASS_PRESETS, n_rows, n_inputs)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -19,6 +20,7 @@ from ..numerics.devices import computing
 from ..numerics.scaling import Scaler, random_directions, with_directions
 from ..specs import checks
 from ..training.journal import Trained
+from ..training.loop import HELD_OUT
 from ..training.specs import TrainingSpec
 from . import prediction
 from .data import checked_rows
@@ -156,6 +158,24 @@ class ModelEstimator(BaseEstimator, abc.ABC):
 
         check_is_fitted(self, "model_")
         save_estimator(self, path)
+
+
+class Validated:
+    """What estimators of flows have beside the others."""
+
+    history_: pd.DataFrame
+    y_scaler_: Scaler
+
+    @property
+    def validation_history_(self) -> pd.DataFrame:
+        """Mean log density of the held-back rows in the units of y, after each chunk of training: `step`,
+        `log_density`. Without rows where none were held back.
+        """
+        check_is_fitted(self, "model_")
+        history = self.history_
+        scores = history[HELD_OUT] if HELD_OUT in history else pd.Series(np.nan, history.index)
+        found = pd.DataFrame({"step": history["step"] + 1, "log_density": scores - np.log(self.y_scaler_.scale).sum()})
+        return found[scores.notna()].reset_index(drop=True)
 
 
 def target_scaler(y: np.ndarray, likelihood: LikelihoodSpec) -> Scaler:

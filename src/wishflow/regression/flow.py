@@ -14,7 +14,6 @@ from ..likelihoods import AbstractLikelihood
 from ..training.specs import TrainingSpec
 from ..wishart.base import AbstractField, AbstractPreparedField
 from ..wishart.solver import simulate_paths
-from ..wishart.specs import NoDiffusion
 from .models import AbstractModel
 from .sparse_gp import SparseGPModel
 from .specs import FlowSpec
@@ -34,8 +33,12 @@ class FlowModel(AbstractModel):
     is_pathwise: bool = eqx.field(static=True)
     has_noise: bool = eqx.field(static=True)
 
-    def _prepared(self, key: PRNGKeyArray, dtype: DTypeLike | None) -> AbstractPreparedField:
-        return self.field.draw(key, dtype) if self.is_pathwise else self.field.prepare(dtype)
+    def _prepared(self, key: PRNGKeyArray, dtype: DTypeLike | None, n_rows: int) -> AbstractPreparedField:
+        """The field of one sample: with a draw of J where it is pathwise, and of a drift that is random."""
+        field = self.field.draw(key, dtype) if self.is_pathwise else self.field.prepare(dtype)
+        if not self.field.has_drift_posterior:
+            return field
+        return field.drawn(jax.random.fold_in(key, 1), n_rows, one_for_each_row=False)
 
     def carry(self, X: Float[Array, "N D"], key: PRNGKeyArray, dtype: DTypeLike | None = None) -> Float[Array, "N D"]:
         return self._carried(X, key, dtype, n_copies=1)
@@ -46,14 +49,14 @@ class FlowModel(AbstractModel):
         """`carry` as one of `n_copies` calls under `vmap`."""
         dtype = X.dtype if dtype is None else dtype
         k_field, k_path = jax.random.split(key)
-        field = self._prepared(k_field, dtype)
+        field = self._prepared(k_field, dtype, len(X))
         end, _ = simulate_paths(k_path, field, X.astype(dtype), self.flow_time, self.n_steps, n_copies)
         return end.astype(X.dtype)
 
     def carry_samples(
         self, X: Float[Array, "N D"], key: PRNGKeyArray, n_samples: int, dtype: DTypeLike | None = None
     ) -> Float[Array, "{n_samples}*N D"]:
-        if not self.is_pathwise or n_samples == 1:
+        if not (self.is_pathwise or self.field.has_drift_posterior) or n_samples == 1:
             return super().carry_samples(X, key, n_samples, dtype)
         # Each sample is a draw of the field, shared by its rows.
         keys = jax.random.split(key, n_samples)
@@ -62,7 +65,7 @@ class FlowModel(AbstractModel):
     def paths(self, X: Float[Array, "N D"], key: PRNGKeyArray) -> Float[Array, "T N D"]:
         """The states after each step, (T, N, D), for figures."""
         k_field, k_path = jax.random.split(key)
-        return simulate_paths(k_path, self._prepared(k_field, X.dtype), X, self.flow_time, self.n_steps)[1]
+        return simulate_paths(k_path, self._prepared(k_field, X.dtype, len(X)), X, self.flow_time, self.n_steps)[1]
 
     @property
     def is_stochastic(self) -> bool:
@@ -92,7 +95,7 @@ def build(spec: FlowSpec, training: TrainingSpec, start: SparseGPModel, Z: objec
         spec.kernel, Z.shape[1], variance=training.field_variance, lengthscale=training.field_lengthscale
     )
     basis = InducingBasis.of(kernel, Z, FIELD_JITTER)
-    field = wishart.build(spec.diffusion, basis, dim, key, spec.time_dependent)
+    field = wishart.build(spec.diffusion, basis, dim, key, spec.time_dependent, spec.drift_posterior)
     return FlowModel(
         start.output,
         start.likelihood,
@@ -100,5 +103,5 @@ def build(spec: FlowSpec, training: TrainingSpec, start: SparseGPModel, Z: objec
         float(spec.flow_time),
         int(spec.n_steps),
         spec.sampling == "pathwise",
-        not isinstance(spec.diffusion, NoDiffusion),
+        spec.is_stochastic,
     )

@@ -20,7 +20,6 @@ from ..callbacks import CallbackList
 from ..errors import DataError
 from ..numerics.padding import size_class
 from ..training.journal import Trained
-from ..wishart.specs import NoDiffusion
 from .calibration import MOST_PATHS, MOST_ROWS, Calibration, HonestRows, Recalibrated, common_factor, recalibrated
 from .law import Law
 from .prediction import predictive_components, predictive_log_prob, predictive_moments
@@ -83,7 +82,7 @@ def _candidates(problem: Problem) -> dict[str, Callable[[Problem], Problem]]:
     if problem.training.validation_fraction == 0.0:
         return {FLOW: lambda part: part}
     candidates = {FLOW: _kept, ODE: lambda part: _kept(part.without_noise()), GP: Problem.without_flow}
-    if isinstance(problem.spec.diffusion, NoDiffusion):
+    if not problem.spec.is_stochastic:
         del candidates[ODE]
     return candidates
 

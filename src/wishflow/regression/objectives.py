@@ -36,13 +36,13 @@ def is_bound(spec: SparseGPSpec | FlowSpec, training: TrainingSpec) -> bool:
       objective.
     - diffGP and diffusions of a user: see `has_exact_law`.
 
-    So it is true of every sparse GP, and of no flow while drifts are point estimates. The warm-up of the penalties does
+    So it is true of every sparse GP, and of few flows. The warm-up of the penalties does
     not enter: the history has them at full weight.
     """
     if isinstance(spec, SparseGPSpec):
         return True
     is_one_function = spec.sampling == "pathwise" or spec.n_steps == 1
-    is_integrated = has_exact_law(spec.diffusion) and not has_point_drift(spec.diffusion)
+    is_integrated = has_exact_law(spec.diffusion) and not has_point_drift(spec.diffusion, spec.drift_posterior)
     return is_integrated and is_one_function and training.averages_logs
 
 

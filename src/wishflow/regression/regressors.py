@@ -5,30 +5,27 @@ from __future__ import annotations
 import copy
 import dataclasses
 import warnings
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .. import likelihoods, specs
 from ..errors import OptionError
-from ..kernels.specs import KERNELS, KernelSpec, names_dims
+from ..kernels.specs import KERNELS, KernelSpec
 from ..likelihoods import LIKELIHOODS, Bernoulli, Categorical, LikelihoodSpec, PoissonLikelihood
 from ..specs import checks
-from ..training.loop import HELD_OUT
 from ..training.options import TrainingOptions, preset_spec, with_options
 from ..training.specs import TrainingSpec
-from ..wishart.specs import DIFFUSIONS, DiffusionSpec, GPDiffusion, Wishart
 from . import prediction
 from .data import checked_numbers, checked_rows, checked_targets
 from .diagnosis import LEVELS, Diagnosis, diagnosis_of
-from .estimator import ModelEstimator, check_average, with_log_rate
+from .estimator import ModelEstimator, Validated, check_average, with_log_rate
+from .flow_options import flow_spec, flow_training
 from .presets import PRESETS
 from .regions import JointRegion
-from .specs import FlowSpec, SparseGPSpec
+from .specs import SparseGPSpec
 from .training import Problem
 
 N_COVARIANCE_DRAWS = 500
@@ -272,7 +269,7 @@ class SparseGPRegressor(ModelRegressor):
         return SparseGPSpec(kernel, likelihood)
 
 
-class FlowRegressor(ModelRegressor):
+class FlowRegressor(Validated, ModelRegressor):
     """Inputs flow through a stochastic differential equation before a sparse GP predicts.
 
     diffusion: "wishart" (diffWGP), "gp" (diffGP), "diagonal", "none" (No noise), or a spec such as
@@ -294,9 +291,14 @@ class FlowRegressor(ModelRegressor):
     flow is no bound of the evidence and compares with no other model's (`regression.objectives.is_bound` says why); the
     column `bound` is there only where the sparse GP was kept, in its rows.
 
+    drift_posterior: "point", a fitted drift with the penalty ½‖m_f‖², as in the paper, or "gaussian": its weights have
+    a posterior and its full KL divergence, and each path draws a function, so that what is not known of the drift
+    widens predictions. With `sampling="pathwise"` and `path_average="log"` the objective is then a bound.
+
     `calibrate` and `n_members` are those of `SparseGPRegressor`. A single flow is recalibrated by the rows held back
-    from it, if these are at least 30 (60 for a width that depends on the inputs). With K members flows and sparse GPs
-    are fitted and mixed (flows alone with `validation_fraction=0`); `weights_` are the weights of the two, those of
+    from it, if these are at least 30 (60 for a width that depends on the inputs). With K members three
+    candidates are fitted and mixed: the flow, a flow without noise, and the sparse GP (the flow alone with
+    `validation_fraction=0`). Each is recalibrated, `calibration_` has one for each; `weights_` are the weights of
     highest out-of-fold density. `members_` has all of them; `model_` is the first flow.
     """
 
@@ -327,6 +329,7 @@ class FlowRegressor(ModelRegressor):
         verbose=0,
         n_members=1,
         calibrate="auto",
+        drift_posterior="point",
     ):
         self.diffusion = diffusion
         self.rank = rank
@@ -353,23 +356,13 @@ class FlowRegressor(ModelRegressor):
         self.verbose = verbose
         self.n_members = n_members
         self.calibrate = calibrate
+        self.drift_posterior = drift_posterior
 
     def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
-        return flow_training(self, PRESETS, n_rows, n_inputs, self.validation_fraction)
+        return flow_training(self, PRESETS, n_rows, n_inputs)
 
     def _model_spec(self, training: TrainingSpec, likelihood: LikelihoodSpec) -> Any:
         return flow_spec(self, training, likelihood)
-
-    @property
-    def validation_history_(self) -> pd.DataFrame:
-        """Mean log density of the held-back rows in the units of y, after each chunk of training: `step`,
-        `log_density`. Without rows where none were held back.
-        """
-        check_is_fitted(self, "model_")
-        history = self.history_
-        scores = history[HELD_OUT] if HELD_OUT in history else pd.Series(np.nan, history.index)
-        found = pd.DataFrame({"step": history["step"] + 1, "log_density": scores - np.log(self.y_scaler_.scale).sum()})
-        return found[scores.notna()].reset_index(drop=True)
 
     def mean_covariance(self, X: Any) -> np.ndarray:
         """Σ̄(x) = E_q Σ(x) at time 0 in the units of X, (N, D, D), in closed form.
@@ -388,56 +381,3 @@ class FlowRegressor(ModelRegressor):
         Z = self._scaled(X)
         paths = prediction.flow_paths(self.model_, Z, checks.any_seed(random_state))
         return self.x_scaler_.inverse(np.concatenate([Z[None], paths])[..., : self.n_features_in_])
-
-
-def flow_training(
-    estimator: Any,
-    presets: Mapping[str, Callable[..., TrainingSpec]],
-    n_rows: int,
-    n_inputs: int,
-    validation_fraction: float | None = None,
-) -> TrainingSpec:
-    """How the flow of a regressor or classifier is trained."""
-    state_dim = estimator.state_dim
-    if state_dim is None and names_dims(estimator.kernel):
-        state_dim = n_inputs  # a kernel that names its inputs means those of the data
-    state_dim = None if state_dim is None else checks.state_dim(state_dim, n_inputs)
-    options = TrainingOptions(
-        n_steps=estimator.n_steps,
-        max_iter=estimator.max_iter,
-        batch_size=estimator.batch_size,
-        n_train_samples=estimator.n_train_samples,
-        learning_rate=estimator.learning_rate,
-        path_average=estimator.path_average,
-        tol=estimator.tol,
-        validation_fraction=validation_fraction,
-        state_dim=state_dim,
-        calibrate=estimator.calibrate,
-    )
-    wider = {} if state_dim is None else {"state_dim": state_dim}
-    training = with_options(preset_spec(estimator.preset, presets, n_rows, n_inputs, **wider), options)
-    if training.state_dim is not None:
-        checks.state_dim(training.state_dim, n_inputs)
-    return training
-
-
-def flow_spec(estimator: Any, training: TrainingSpec, likelihood: LikelihoodSpec) -> FlowSpec:
-    """The flow an estimator's options describe; `rank`, `columns` and the preset's ν belong to the name "wishart", the
-    preset's form of q to it and to "gp".
-
-    The preset's ν is for shared columns, whose penalty it multiplies, and for J drawn afresh at each step: with one
-    column of its own, or one draw for a whole path, Σ has rank one.
-    """
-    is_usual = estimator.columns == "shared" and estimator.sampling == "marginal"
-    dof, posterior = training.dof if is_usual else None, training.posterior
-    wishart = Wishart(checks.rank_or_none(estimator.rank), dof, estimator.columns, posterior=posterior)
-    names = {**DIFFUSIONS, "wishart": wishart, "gp": GPDiffusion(posterior)}
-    return FlowSpec(
-        specs.resolve("kernel", estimator.kernel, KERNELS, KernelSpec),
-        likelihood,
-        specs.resolve("diffusion", estimator.diffusion, names, DiffusionSpec),
-        checks.flow_time(estimator.flow_time),
-        training.n_steps,
-        estimator.sampling,
-        checks.flag("time_dependent", estimator.time_dependent),
-    )

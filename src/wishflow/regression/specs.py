@@ -8,7 +8,7 @@ from ..errors import OptionError, unknown_option
 from ..kernels.specs import RBF, KernelSpec
 from ..likelihoods.specs import Gaussian, LikelihoodSpec
 from ..specs import Spec, known
-from ..wishart.specs import DiffusionSpec, Wishart
+from ..wishart.specs import DiffusionSpec, NoDiffusion, Wishart, check_drift_posterior
 
 
 @known
@@ -25,6 +25,7 @@ class SparseGPSpec(Spec):
 class FlowSpec(Spec):
     """Inputs flow through an SDE over [0, flow_time] in n_steps Euler steps; a sparse GP predicts from where they end.
 
+    `drift_posterior` says whether the weights of the drift are a point estimate or have a Gaussian posterior.
     `kernel` is the one of the output GP and, with starting values of its own, of the field.
     """
 
@@ -35,8 +36,10 @@ class FlowSpec(Spec):
     n_steps: int = 20
     sampling: str = "marginal"
     time_dependent: bool = False
+    drift_posterior: str = "point"
 
     def __post_init__(self) -> None:
+        check_drift_posterior(self.drift_posterior, self.diffusion)
         if self.sampling not in ("marginal", "pathwise"):
             raise unknown_option("sampling", self.sampling, ("marginal", "pathwise"))
         if isinstance(self.n_steps, bool) or int(self.n_steps) != self.n_steps or self.n_steps < 1:
@@ -44,3 +47,8 @@ class FlowSpec(Spec):
                 f"n_steps={self.n_steps!r} given to a flow; expected a whole number of at least 1 "
                 "(flow_time=0 leaves the inputs where they are)."
             )
+
+    @property
+    def is_stochastic(self) -> bool:
+        """Whether inputs are moved at random."""
+        return not isinstance(self.diffusion, NoDiffusion) or self.drift_posterior != "point"

@@ -70,7 +70,8 @@ class Problem:
     def without_noise(self) -> Problem:
         """A flow that is an ordinary differential equation."""
         assert isinstance(self.spec, FlowSpec)
-        return dataclasses.replace(self, spec=dataclasses.replace(self.spec, diffusion=NoDiffusion()))
+        spec = dataclasses.replace(self.spec, diffusion=NoDiffusion(), drift_posterior="point")
+        return dataclasses.replace(self, spec=spec)
 
     def without_flow(self) -> Problem:
         """The sparse GP alone, of the inputs alone."""
@@ -228,7 +229,7 @@ def _flow_phase(
     group: Group, name: str, start: Callable, rows: HeldBack | None = None, rest: Stretch | None = None
 ) -> StochasticPhase:
     training = group.training
-    n_samples = 1 if isinstance(group.spec.diffusion, NoDiffusion) else training.n_train_samples
+    n_samples = training.n_train_samples if group.spec.is_stochastic else 1
     rate = training.learning_rate if group.schedule is None else group.schedule
     schedule = Schedule(training, training.max_iter, rate)
     steps = _steps(group, n_samples)

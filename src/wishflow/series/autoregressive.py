@@ -16,7 +16,7 @@ from .. import kernels
 from ..inducing import InducingBasis, for_prediction
 from ..numerics.devices import AnyArray, on_device
 from ..numerics.parameters import Positive, Scaled, zeros
-from ..wishart import Field, GPDrift, GPNoise, PreparedField, WhiteNoise, start_noise
+from ..wishart import Field, GPNoise, PreparedField, WhiteNoise, start_drift, start_noise
 from ..wishart.specs import Wishart
 from .layout import Layout
 from .linear import LinearDrift
@@ -70,7 +70,8 @@ def build(spec: DynamicsSpec, layout: Layout, start: Start, Z: object, key: PRNG
     noise, explained = start_noise(spec.diffusion, basis, dim, key, covariance)
     gp = None
     if "gp" in spec.drift and not isinstance(noise, GPNoise):
-        gp = GPDrift(zeros(dim, len(Z)), Positive.of([DRIFT_AMPLITUDE / variance**0.5] * dim))
+        amplitude = Positive.of([DRIFT_AMPLITUDE / variance**0.5] * dim)
+        gp = start_drift(dim, basis, spec.drift_posterior, amplitude=amplitude)
     linear = LinearDrift.of(start.weights, start.constant, len(layout.lags)) if "linear" in spec.drift else None
     tail_dof = Scaled.of(TAIL_DOF, LEAST_TAIL_DOF) if spec.innovations == "student_t" else None
     white = _white(spec, basis, layout, covariance, explained)
@@ -100,11 +101,14 @@ def simulate(
 ) -> tuple[Float[Array, "N D"], Float[Array, "T N lD"]]:
     """Paths over ticks that all rows share: the states at the end, and (x, lags) *before* each tick.
 
-    With `limits`, lowest and highest values, a step ends at the limit that it would cross.
+    With `limits`, lowest and highest values, a step ends at the limit that it would cross. A drift with a posterior is
+    drawn once for each row and kept along its path.
 
     The state after a tick is the first block of what is seen before the next one; the transition densities of a
     forecast need the whole of it.
     """
+    if field.has_drift_posterior:
+        field = field.drawn(jax.random.fold_in(key, len(h)), len(history), one_for_each_row=True)
     layout, field = field.layout, for_prediction(field, history.shape[0] * h.shape[0])
 
     def tick(history: Array, inputs: tuple[Array, Array, Array]) -> tuple[Array, Array]:

@@ -67,6 +67,8 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
     "rollout" free simulations from the first row of a window (from its first rows, encoded), as in the paper. `limits`
     keeps simulated paths near what was seen: 0 within the range of each column in training (of all series of a panel
     together), 0.1 a tenth of that range beyond it; None lets them go anywhere.
+    `drift_posterior`: "point", a fitted GP drift, or "gaussian": its weights have a posterior with its full KL
+    divergence, and each simulated path draws a function.
 
     With chosen lags complete rows are scored and forecast exactly as with all of them. Holes are integrated out within
     six lags without a gap, and within longer memories where the longest lag times the number of series is at most 160;
@@ -107,6 +109,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         random_state=None,
         callbacks=None,
         verbose=0,
+        drift_posterior="point",
     ):
         self.drift = drift
         self.diffusion = diffusion
@@ -135,6 +138,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         self.random_state = random_state
         self.callbacks = callbacks
         self.verbose = verbose
+        self.drift_posterior = drift_posterior
 
     # --- fitting ---
 
@@ -211,6 +215,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
             max_gap=float(checks.positive_int("max_gap", self.max_gap)),
             objective=self.objective,
             latent=_latent(self.latent_dim),
+            drift_posterior=self.drift_posterior,
         )
 
     def _training(self, n_rows: int, n_columns: int) -> TrainingSpec:

@@ -76,7 +76,9 @@ def predict(
     u: Float[Array, "N U"],
     n_samples: int = 1,
 ) -> Predicted:
-    """One Euler step: m ← m + hμ(m, u), P ← G P Gᵀ + h (Σ̄ + Λ), the field taken at the old m."""
+    """One Euler step: m ← m + hμ(m, u), P ← G P Gᵀ + h (Σ̄ + Λ) + h² s², the field taken at the old m; s² are the
+    variances of a drift that has some, drawn afresh in each step.
+    """
     layout = field.layout
     D = layout.dim
     X = layout.row(belief.mean, u)
@@ -89,6 +91,8 @@ def predict(
     if belief.older is not None:
         rows = {lag: belief.older[:, lag - 1 - n_joint(layout)] for lag in far}
         carried = carried + sum(slope @ rows[lag] @ jnp.swapaxes(slope, -1, -2) for lag, slope in far.items())
+    if here.drift_variances is not None:
+        carried = carried + length**2 * here.drift_variances[..., None] * jnp.eye(D, dtype=X.dtype)
     mean = layout.shift(belief.mean, belief.mean[:, :D] + h[:, None] * here.drift)
     moved = _moved(belief.covariance, GP, carried + length * here.mean_covariance(), layout)
 

@@ -11,6 +11,7 @@ from ..numerics.linalg import low_rank_log_density
 from ..training.objective import over_paths, weighted
 from ..training.specs import TrainingSpec
 from ..wishart import FieldValues, PreparedField
+from ..wishart.base import safe_sqrt
 from ..wishart.solver import scan_steps
 from ..wishart.specs import Wishart, has_exact_law, has_point_drift
 from . import gaussian_filter as filtering
@@ -32,6 +33,7 @@ def is_bound(spec: DynamicsSpec, training: TrainingSpec, has_windows: bool) -> b
       step J counts at one place alone. Without J it is the log evidence itself.
     - `path_average="density"` takes the log of a mean over draws of J ~ q, without their weights p/q: a predictive
       objective. The presets take it.
+    - A Gaussian-process drift with a posterior is integrated out as J is: in each step it counts at one place alone.
     - A Gaussian-process drift that is a point estimate makes it none, and so does `white_noise="state"`, whose weights
       are one: the number is below the density *given* these weights, which may lie far above the evidence.
     - Rows after gaps and rows with holes (`has_windows`) are scored by an assumed-density filter: an approximation.
@@ -41,7 +43,7 @@ def is_bound(spec: DynamicsSpec, training: TrainingSpec, has_windows: bool) -> b
     """
     is_direct = spec.latent is None and spec.objective == "transition" and not has_windows
     is_integrated = has_exact_law(spec.diffusion) and spec.white_noise == "constant"
-    if "gp" in spec.drift and has_point_drift(spec.diffusion):
+    if "gp" in spec.drift and has_point_drift(spec.diffusion, spec.drift_posterior):
         is_integrated = False
     has_J = isinstance(spec.diffusion, Wishart)
     return is_direct and is_integrated and (training.averages_logs or not has_J)
@@ -85,12 +87,18 @@ def _transition_fit(
     here = field.at(batch.X.astype(field.basis.dtype))
     h = batch.h[:, None]
     residual = batch.increment - h * here.drift.astype(exact)
-    white = h * here.white.astype(exact)
+    variances = here.drift_variances
+    # A mean of densities has a random drift integrated out; a mean of logs has draws of it.
+    sds = None if variances is None or average != "log" else safe_sqrt(variances.astype(exact))
+    white = (here.white_over(h) if sds is None else h * here.white).astype(exact)
     tail_dof = None if here.tail_dof is None else here.tail_dof.astype(exact)
 
     def one(k: PRNGKeyArray) -> Float[Array, " B"]:
         F = jnp.sqrt(h)[..., None] * here.factor(k).astype(exact)
-        return low_rank_log_density(residual, F, white, tail_dof)
+        error = residual
+        if sds is not None:
+            error = residual - h * sds * jax.random.normal(jax.random.fold_in(k, 1), residual.shape, exact)
+        return low_rank_log_density(error, F, white, tail_dof)
 
     log_density = jax.vmap(one)(jax.random.split(key, n_samples))
     by_row, _ = over_paths(log_density, average)

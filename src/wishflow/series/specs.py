@@ -7,7 +7,7 @@ import dataclasses
 from ..errors import OptionError, unknown_option
 from ..kernels.specs import RBF, KernelSpec
 from ..specs import Spec, known
-from ..wishart.specs import DiffusionSpec, Wishart
+from ..wishart.specs import DiffusionSpec, Wishart, check_drift_posterior
 
 DRIFTS = ("linear+gp", "gp", "linear", "none")
 
@@ -70,6 +70,7 @@ class DynamicsSpec(Spec):
     number p for 1, …, p, or chosen ones that begin with 1. `drift` says which parts μ has; `white_noise` whether Λ is
     constant or depends on the state; `innovations` whether the noise of a step is "gaussian" or "student_t"; `step` is
     the longest Euler step in units of time (the median gap); gaps above `max_gap` steps cut the series.
+    `drift_posterior` says whether the weights of the GP drift are a point estimate or have a Gaussian posterior.
     """
 
     kernel: KernelSpec = RBF()
@@ -82,8 +83,15 @@ class DynamicsSpec(Spec):
     max_gap: float = 24.0
     objective: str = "transition"
     latent: Latent | None = None
+    drift_posterior: str = "point"
 
     def __post_init__(self) -> None:
+        check_drift_posterior(self.drift_posterior, self.diffusion)
+        if self.drift_posterior != "point" and (self.latent is not None or self.objective == "rollout"):
+            raise OptionError(
+                f"drift_posterior={self.drift_posterior!r} given with a latent state or the rollout objective; "
+                'expected objective="transition" without latent_dim: use drift_posterior="point" here.'
+            )
         if self.latent is not None and memory_of(self.lags) > 1:
             raise OptionError(f"lags={self.lags} with a latent state; it carries the memory itself: use lags=1.")
         if self.step != 1.0 and memory_of(self.lags) > 1:

@@ -6,6 +6,7 @@ from .base import AbstractPreparedField as AbstractPreparedField
 from .base import FieldValues as FieldValues
 from .base import StateLayout as StateLayout
 from .building import build as build
+from .building import start_drift as start_drift
 from .building import start_noise as start_noise
 from .field import Field as Field
 from .field import GPDrift as GPDrift

@@ -22,6 +22,11 @@ class FieldValues(eqx.Module):
         """Degrees of freedom of Student-t noise; None: it is Gaussian."""
         return None
 
+    @property
+    def drift_variances(self) -> Float[Array, "N D"] | None:
+        """Variances of a drift that is random; None: it is not."""
+        return None
+
     @abc.abstractmethod
     def increment(self, key: PRNGKeyArray, dt: Scalar | Float[Array, "N 1"] | float) -> Float[Array, "N D"]:
         """A draw of √Σ dB over a time step dt."""
@@ -38,6 +43,11 @@ class FieldValues(eqx.Module):
     @abc.abstractmethod
     def mean_covariance(self) -> Float[Array, "N D D"]:
         """Σ̄ = E_q Σ in closed form."""
+
+    def white_over(self, dt: Float[Array, "N 1"]) -> Float[Array, "N D"]:
+        """Independent variances of a step dt: Λ dt, and s² dt² of a drift with variances s²."""
+        white = dt * self.white
+        return white if self.drift_variances is None else white + dt**2 * self.drift_variances
 
 
 class DrivenValues(FieldValues):
@@ -75,6 +85,11 @@ class AbstractPreparedField(eqx.Module):
     def at(self, X: Float[Array, "N K"], t: Scalar | float = 0.0) -> FieldValues:
         """Drift and diffusion at states X and time t."""
 
+    def drawn(self, key: PRNGKeyArray, n_rows: int, one_for_each_row: bool) -> AbstractPreparedField:
+        """The field with a draw of its drift, where that is random."""
+        del key, n_rows, one_for_each_row
+        return self
+
 
 class AbstractField(eqx.Module):
     """Drift and diffusion."""
@@ -100,6 +115,11 @@ class AbstractField(eqx.Module):
         """
         del key
         return self.prepare(dtype)
+
+    @property
+    def has_drift_posterior(self) -> bool:
+        """Whether the drift is a random function, which a path draws once."""
+        return False
 
 
 class AbstractLayout(eqx.Module):

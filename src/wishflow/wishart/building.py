@@ -51,12 +51,25 @@ def start_noise(
     return checked_part(spec, noise, AbstractNoise), explained
 
 
+def start_drift(
+    dim: int, basis: InducingBasis, posterior: str, has_prior: bool = True, amplitude: Positive | None = None
+) -> GPDrift:
+    """A drift of zero, or with the posterior "gaussian" at its prior."""
+    shape = (dim, basis.n_inducing)
+    return GPDrift(zeros(*shape), amplitude, has_prior, zeros(*shape) if posterior == "gaussian" else None)
+
+
 def build(
-    spec: DiffusionSpec, basis: InducingBasis, dim: int, key: PRNGKeyArray, is_time_dependent: bool = False
+    spec: DiffusionSpec,
+    basis: InducingBasis,
+    dim: int,
+    key: PRNGKeyArray,
+    is_time_dependent: bool = False,
+    drift_posterior: str = "point",
 ) -> Field:
     """The field of a flow on a given basis, with a drift of zero and the noise near its prior.
 
-    "No noise" has no penalty for its drift (the paper's ablation).
+    "No noise" has no penalty for a drift that is a point estimate (the paper's ablation).
     """
     noise, _ = start_noise(spec, basis, dim, key)
     white = getattr(spec, "white", None)
@@ -64,7 +77,7 @@ def build(
     return Field(
         basis,
         None,
-        None if is_drift else GPDrift(zeros(dim, basis.n_inducing), None, not isinstance(spec, NoDiffusion)),
+        None if is_drift else start_drift(dim, basis, drift_posterior, not isinstance(spec, NoDiffusion)),
         noise,
         None if white is None else WhiteNoise(Positive.of([white] * dim)),
         StateLayout(dim, is_time_dependent),

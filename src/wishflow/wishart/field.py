@@ -6,6 +6,7 @@ Student-t.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -26,23 +27,45 @@ from .wishart import WishartNoise, wishart_values
 
 
 class GPDrift(eqx.Module):
-    """ℓ a(x)ᵀ m_f, with the log prior ½‖m_f‖² where it has one; ℓ = 1 where there is no amplitude."""
+    """f(x) = ℓ a(x)ᵀ v_f; ℓ = 1 where there is no amplitude.
+
+    Without variances v_f is a point estimate m_f, with the log prior ½‖m_f‖² where it has one. With them
+    q(v_f) = N(m_f, Q diag(λ) Qᵀ), Q being the rotation of the posterior of J (the identity where it has none), and the
+    penalty is the KL divergence from N(0, I).
+    """
 
     mean: Float[Array, "D M"]
     amplitude: Positive | None = None
     has_prior: bool = eqx.field(static=True, default=True)
+    log_variances: Float[Array, "D M"] | None = None
+
+    @property
+    def has_posterior(self) -> bool:
+        return self.log_variances is not None
+
+    def scales(self) -> Float[Array, " D"]:
+        """ℓ."""
+        return jnp.ones(len(self.mean), self.mean.dtype) if self.amplitude is None else self.amplitude.value
 
     def weights(self) -> Float[Array, "D M"]:
-        """What a(x) is multiplied by."""
+        """What a(x) is multiplied by on average."""
         return self.mean if self.amplitude is None else self.mean * self.amplitude.value[:, None]
 
+    def variances(self) -> Float[Array, "D M"] | None:
+        """ℓ²λ."""
+        return None if self.log_variances is None else self.scales()[:, None] ** 2 * jnp.exp(self.log_variances)
+
     def kl(self) -> dict[str, Scalar]:
+        if self.log_variances is not None:
+            excess = jnp.exp(self.log_variances) - 1.0 - self.log_variances
+            return {"kl_drift": 0.5 * jnp.sum(self.mean**2 + excess)}
         return {"kl_drift": 0.5 * jnp.sum(self.mean**2)} if self.has_prior else {}
 
 
 class Coefficients(DrivenValues):
     """Drift, moments of the entries of J, L and Λ at rows; for shared columns the moments have a last axis of size one.
 
+    `drift` is its mean where it has a posterior that was not drawn from; `drift_variances` are then its variances.
     With `tail_dof` κ the whole noise of a step is scaled by √((κ − 2)/χ²_κ), one draw for all its entries: Student-t
     noise with the same covariance.
     """
@@ -54,6 +77,7 @@ class Coefficients(DrivenValues):
     white_variances: Float[Array, "N D"] | None
     dof: int = eqx.field(static=True)
     tail_dof: Scalar | None = None
+    drift_variances: Float[Array, "N D"] | None = None
 
     @property
     def n_normals(self) -> int:
@@ -140,22 +164,39 @@ class Field(AbstractField):
         if self.noise is None:
             return self.prepare(dtype)
         basis = self.basis.prepare(dtype)
-        return self._prepared(basis, self.noise.draw(key, self.basis, basis), None)
+        if not self.has_drift_posterior:
+            return self._prepared(basis, self.noise.draw(key, self.basis, basis), None)
+        k_drift, k_noise = jax.random.split(key)
+        field = self._prepared(basis, self.noise.draw(k_noise, self.basis, basis), None)
+        # Variances are those of rotated weights, and the functions of J are drawn in the coordinates of a(x).
+        Q = self.noise.rotation()
+        weights = self._prepared(basis, None, Q).drawn_weights(k_drift, ())
+        weights = weights if Q is None else Q.astype(weights.dtype) @ weights
+        return dataclasses.replace(field, gp_weights=weights, gp_variances=None)
+
+    @property
+    def has_drift_posterior(self) -> bool:
+        """Whether the drift is a random function."""
+        return self.gp is not None and self.gp.has_posterior
 
     def _prepared(self, basis: PreparedBasis, noise: PreparedNoise | None, rotation: Array | None) -> PreparedField:
+        gp, dtype = self.gp, basis.dtype
+        variances = None if gp is None else gp.variances()
         return PreparedField(
             layout=self.layout,
             white=None if self.white is None else self.white.rotated(rotation),
-            tail_dof=None if self.tail_dof is None else self.tail_dof.value.astype(basis.dtype),
+            tail_dof=None if self.tail_dof is None else self.tail_dof.value.astype(dtype),
             basis=basis,
             linear=self.linear,
-            gp_weights=None if self.gp is None else rotated(self.gp.weights(), rotation).T.astype(basis.dtype),
+            gp_weights=None if gp is None else rotated(gp.weights(), rotation).T.astype(dtype),
             noise=noise,
+            gp_variances=None if variances is None else variances.T.astype(dtype),
+            gp_scales=None if gp is None or variances is None else gp.scales().astype(dtype),
         )
 
     def _is_joined(self) -> bool:
         """Whether drift and J are found by one product: for flows, on accelerators."""
-        is_flow = isinstance(self.layout, StateLayout) and self.gp is not None
+        is_flow = isinstance(self.layout, StateLayout) and self.gp is not None and not self.gp.has_posterior
         is_wishart = isinstance(self.noise, WishartNoise) and isinstance(self.noise.posterior, JoinedPosterior.KINDS)
         return platform.joins_products() and is_flow and is_wishart
 
@@ -192,27 +233,67 @@ class AbstractPreparedParts(AbstractPreparedField):
     tail_dof: Scalar | None
 
     def coefficients(
-        self, drift: Float[Array, "N D"], white: Float[Array, "N D"] | None, noise: NoiseValues | None
+        self,
+        drift: Float[Array, "N D"],
+        white: Float[Array, "N D"] | None,
+        noise: NoiseValues | None,
+        drift_variances: Float[Array, "N D"] | None = None,
     ) -> Coefficients:
         """Drift, Λ and noise put together."""
         if noise is None:
             empty = jnp.zeros((drift.shape[0], 0, 1), drift.dtype)
-            return Coefficients(
-                drift, empty, empty, jnp.zeros((self.layout.dim, 0), drift.dtype), white, 0, self.tail_dof
-            )
+            L = jnp.zeros((self.layout.dim, 0), drift.dtype)
+            return Coefficients(drift, empty, empty, L, white, 0, self.tail_dof, drift_variances)
         drift = drift if noise.drift is None else drift + noise.drift
         if noise.diagonal is not None:
             white = noise.diagonal if white is None else white + noise.diagonal
-        return Coefficients(drift, noise.means, noise.variances, noise.scale, white, noise.dof, self.tail_dof)
+        return Coefficients(
+            drift, noise.means, noise.variances, noise.scale, white, noise.dof, self.tail_dof, drift_variances
+        )
 
 
 class PreparedField(AbstractPreparedParts):
-    """A factorised `Field`."""
+    """A factorised `Field`.
+
+    `gp_weights` are means of the weights of the drift or draws of them, one for all rows or one for each. A drift with
+    a posterior has `gp_scales` ℓ, the variances of its weights until they are drawn, and, once drawn, normals for what
+    the weights do not explain of it.
+    """
 
     basis: PreparedBasis
     linear: Any
-    gp_weights: Float[Array, "M D"] | None
+    gp_weights: Float[Array, "*rows M D"] | None
     noise: PreparedNoise | None
+    gp_variances: Float[Array, "M D"] | None = None
+    gp_scales: Float[Array, " D"] | None = None
+    gp_normals: Float[Array, "N D"] | None = None
+
+    @property
+    def has_drift_posterior(self) -> bool:
+        """Whether the drift is a random function."""
+        return self.gp_scales is not None
+
+    def drawn(self, key: PRNGKeyArray, n_rows: int, one_for_each_row: bool) -> PreparedField:
+        """The field with a draw of its drift, to be kept along the path of each of N rows.
+
+        f(x) = ℓ (a(x)ᵀv + √(k(x, x) − ‖a(x)‖²) η), v ~ q, with v and η ~ N(0, I_D) the same in all steps of a path. The
+        law of f at one x is that of the posterior; what v does not explain of f depends fully on itself along a path,
+        which is the prior with the kernel aᵀa' + √(k − ‖a‖²) √(k' − ‖a'‖²). v is one for all rows, or one for each.
+        """
+        if self.gp_scales is None or self.gp_weights is None:
+            return self
+        k_weights, k_rest = jax.random.split(key)
+        weights = self.drawn_weights(k_weights, (n_rows,) if one_for_each_row else ())
+        normals = jax.random.normal(k_rest, (n_rows, self.layout.dim), weights.dtype)
+        return dataclasses.replace(self, gp_weights=weights, gp_variances=None, gp_normals=self.gp_scales * normals)
+
+    def drawn_weights(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*rows M D"]:
+        """ℓ v; as they are where they were drawn before."""
+        assert self.gp_weights is not None
+        if self.gp_variances is None:
+            return self.gp_weights
+        normals = jax.random.normal(key, (*shape, *self.gp_variances.shape), self.gp_variances.dtype)
+        return self.gp_weights + jnp.sqrt(self.gp_variances) * normals
 
     @property
     def n_normals(self) -> int | None:
@@ -226,13 +307,24 @@ class PreparedField(AbstractPreparedParts):
         inputs = self.layout.kernel_inputs(X, t)
         a = self.basis.project(inputs)
         drift = jnp.zeros((X.shape[0], self.layout.dim), X.dtype) if self.linear is None else self.linear(X)
-        if self.gp_weights is not None:
-            drift = drift + a @ self.gp_weights
         white = None if self.white is None else self.white.at(inputs, a)
+        if self.noise is None and not self.has_drift_posterior:
+            return self.coefficients(drift + self._gp_drift(a), white, None)
+        unexplained = self.basis.unexplained(inputs, a)
+        drift, variances = drift + self._gp_drift(a), None
+        if self.gp_normals is not None:
+            drift = drift + safe_sqrt(unexplained)[:, None] * self.gp_normals
+        elif self.gp_scales is not None and self.gp_variances is not None:
+            variances = (a * a) @ self.gp_variances + unexplained[:, None] * self.gp_scales**2
         if self.noise is None:
-            return self.coefficients(drift, white, None)
-        noise = self.noise.at(inputs, a, self.basis.unexplained(inputs, a))
-        return self.coefficients(drift, white, checked_values(noise, *drift.shape))
+            return self.coefficients(drift, white, None, variances)
+        noise = self.noise.at(inputs, a, unexplained)
+        return self.coefficients(drift, white, checked_values(noise, *drift.shape), variances)
+
+    def _gp_drift(self, a: Float[Array, "N M"]) -> Float[Array, "N D"] | float:
+        if self.gp_weights is None:
+            return 0.0
+        return a @ self.gp_weights if self.gp_weights.ndim == 2 else jnp.einsum("nm,nmd->nd", a, self.gp_weights)
 
 
 class JoinedField(AbstractPreparedParts):

@@ -75,11 +75,24 @@ class Wishart(DiffusionSpec):
         return rank, rank if self.dof is None else self.dof
 
 
-def has_point_drift(diffusion: DiffusionSpec) -> bool:
+DRIFT_POSTERIORS = ("point", "gaussian")
+
+
+def check_drift_posterior(posterior: str, diffusion: DiffusionSpec) -> None:
+    if posterior not in DRIFT_POSTERIORS:
+        raise unknown_option("drift_posterior", posterior, DRIFT_POSTERIORS)
+    if posterior != "point" and isinstance(diffusion, GPDiffusion):
+        raise OptionError(
+            f"drift_posterior={posterior!r} given with the 'gp' diffusion, whose drift is the mean of a posterior and "
+            'whose noise is its variance; use drift_posterior="point", or another diffusion.'
+        )
+
+
+def has_point_drift(diffusion: DiffusionSpec, posterior: str) -> bool:
     """Whether the Gaussian-process drift beside a diffusion is a point estimate: its weights m_f are fitted (MAP) and
-    not integrated out. The one place that says so: every drift is, but for that of diffGP, which is part of its f.
+    not integrated out. That of diffGP is part of its f.
     """
-    return not isinstance(diffusion, GPDiffusion)
+    return posterior == "point" and not isinstance(diffusion, GPDiffusion)
 
 
 def has_exact_law(diffusion: DiffusionSpec) -> bool:

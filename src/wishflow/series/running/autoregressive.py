@@ -63,10 +63,11 @@ def _step_log_density(
     h: Float[Array, " N"],
     key: PRNGKeyArray,
 ) -> Float[Array, " N"]:
-    """log p(increment; hμ, h(LJJᵀLᵀ + Λ)) for each row with one draw of J."""
+    """log p(increment; hμ, h(LJJᵀLᵀ + Λ) + h² s²) for each row with one draw of J."""
     here = model.field.in_parts().at(X)
     F = jnp.sqrt(h)[:, None, None] * here.factor(key)
-    return low_rank_log_density(increment - h[:, None] * here.drift, F, h[:, None] * here.white, here.tail_dof)
+    white = here.white_over(h[:, None])
+    return low_rank_log_density(increment - h[:, None] * here.drift, F, white, here.tail_dof)
 
 
 @compiled
