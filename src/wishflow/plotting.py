@@ -25,7 +25,6 @@ MODEL_COLOURS = {
     "diffGP": "#009E73",
     "diffWGP": "#D55E00",
     "diffWGP, ρ = 10": "#CC79A7",
-    "members": "#56B4E9",
 }
 FIRST_COLOUR = "#0072B2"
 POINT_COLOUR = "#7F7F7F"

@@ -20,7 +20,7 @@ def main(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="sgp, nonoise, diffgp, diffwgp5, diffwgp10, members5, repeated or with commas; all if none.",
+            help="sgp, nonoise, diffgp, diffwgp5, diffwgp10, repeated or with commas; all if none.",
         ),
     ] = None,
     splits: Annotated[int, typer.Option(min=1, help="Random 90/10 splits of each data set.")] = 20,

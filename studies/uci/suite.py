@@ -49,7 +49,6 @@ MODELS = {
     "diffgp": Model("diffGP", "diffGP", functools.partial(_flow, diffusion="gp")),
     "diffwgp5": Model("diffWGP, ρ = 5", "diffWGP", functools.partial(_flow, rank=5)),
     "diffwgp10": Model("diffWGP, ρ = 10", "diffWGP, ρ = 10", functools.partial(_flow, rank=10)),
-    "members5": Model("diffWGP, ρ = 5, 5 members", "members", functools.partial(_flow, rank=5, n_members=5)),
 }
 
 
@@ -99,8 +98,7 @@ class Cell:
         if self.model == "sgp":
             n_steps, batch = rule.sgp_iter, n_train if rule.collapsed else batch
             return float(self.n_splits * SGP_STEP * n_steps * (batch + overhead))
-        n_models = self.n_splits * self.estimator().n_members
-        return float(n_models * rule.max_iter * rule.n_steps * (batch * n_paths + overhead))
+        return float(self.n_splits * rule.max_iter * rule.n_steps * (batch * n_paths + overhead))
 
 
 def cells(data: Iterable[str], models: Iterable[str], preset: str, n_splits: int) -> list[Cell]:

@@ -34,7 +34,7 @@ MOST_PATHS = 100
 LEVEL = 0.95
 # A scale by inputs must be ahead by this many standard errors of the mean gain.
 LEAST_LEAD = 2.0
-SCALES = np.exp(np.linspace(np.log(0.3), np.log(3.0), 24))
+SCALES = np.exp(np.linspace(np.log(0.03), np.log(3.0), 47))
 WIDTHS = (1.0, 2.0, 3.0)
 TAILS = ((0.0, 1.0), *((share, width) for share in (0.02, 0.05, 0.1, 0.2, 0.3) for width in WIDTHS[1:]))
 # Factors for the laws of a mixture.
@@ -250,13 +250,25 @@ def _scale_and_tails(
 
     coarse = {width: np.stack([rows.log_densities(errors, s * width * relative) for s in SCALES]) for width in WIDTHS}
     totals = np.stack([_with_tail(coarse[1.0], coarse[width], share).sum(-1) for share, width in TAILS])
-    best_tail, best_scale = np.unravel_index(int(np.argmax(totals)), totals.shape)
-    tail = TAILS[best_tail]
+    best_tail = int(np.argmax([_peak(values) for values in totals]))
+    tail, best_scale = TAILS[best_tail], int(np.argmax(totals[best_tail]))
     step = SCALES[1] / SCALES[0]
     fine = np.clip(SCALES[best_scale] * step ** np.linspace(-1.0, 1.0, 9), SCALES[0], SCALES[-1])
     found = [densities(float(scale), tail) for scale in fine]
     best = int(np.argmax([values.sum() for values in found]))
     return float(fine[best]), tail, found[best]
+
+
+def _peak(values: Float[np.ndarray, " S"]) -> float:
+    """The highest value between equally spaced points, by the parabola through the highest of them and its two
+    neighbours.
+    """
+    i = int(np.argmax(values))
+    if i in (0, len(values) - 1):
+        return float(values[i])
+    before, here, after = values[i - 1 : i + 2]
+    bend = 2.0 * here - before - after
+    return float(here + (after - before) ** 2 / (8.0 * bend)) if bend > 0.0 else float(here)
 
 
 def _with_tail(
