@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -37,8 +37,6 @@ LEAST_LEAD = 2.0
 SCALES = np.exp(np.linspace(np.log(0.03), np.log(3.0), 47))
 WIDTHS = (1.0, 2.0, 3.0)
 TAILS = ((0.0, 1.0), *((share, width) for share in (0.02, 0.05, 0.1, 0.2, 0.3) for width in WIDTHS[1:]))
-# Factors for the laws of a mixture.
-FACTORS = np.linspace(0.7, 1.3, 31)
 # Squared errors in units of their variance, before their logarithm.
 SMALLEST_SQUARE = 1e-6
 # |h| at most: scales from 1/8 to 8.
@@ -159,24 +157,16 @@ class Recalibrated:
     scales: Float[np.ndarray, "N P"]
     tail: tuple[float, float] = TAILS[0]
 
-    def log_densities(self, factor: float = 1.0) -> Float[np.ndarray, " N"]:
-        """Log density of each row by the recalibrated law, all of it `factor` times as wide."""
-        return self.log_densities_of(self.rows.errors()[0], factor)
+    def log_densities(self) -> Float[np.ndarray, " N"]:
+        """Log density of each row by the recalibrated law."""
+        return self.log_densities_of(self.rows.errors()[0])
 
-    def log_densities_of(self, errors: Float[np.ndarray, "N P"], factor: float = 1.0) -> Float[np.ndarray, " N"]:
+    def log_densities_of(self, errors: Float[np.ndarray, "N P"]) -> Float[np.ndarray, " N"]:
         """The same of given errors."""
         share, width = self.tail
-        narrow = self.rows.log_densities(errors, factor * self.scales)
-        wide = narrow if share == 0.0 else self.rows.log_densities(errors, factor * width * self.scales)
+        narrow = self.rows.log_densities(errors, self.scales)
+        wide = narrow if share == 0.0 else self.rows.log_densities(errors, width * self.scales)
         return _with_tail(narrow, wide, share)
-
-    def widened(self, factor: float) -> Calibration | None:
-        """The recalibration with all scales times a factor."""
-        if factor == 1.0:
-            return self.calibration
-        if self.calibration is None:
-            return _calibration(np.full(self.scales.shape[1], factor), TAILS[0], None, None)
-        return dataclasses.replace(self.calibration, scale=factor * self.calibration.scale)
 
 
 def recalibrated(rows: HonestRows, fit_gp: FitGP, seed: int) -> Recalibrated:
@@ -212,22 +202,6 @@ def recalibrated(rows: HonestRows, fit_gp: FitGP, seed: int) -> Recalibrated:
 def calibrate(rows: HonestRows, fit_gp: FitGP, seed: int) -> Calibration | None:
     """The recalibration that the rows ask for; None where the law of the models is as good."""
     return recalibrated(rows, fit_gp, seed).calibration
-
-
-def common_factor(parts: Sequence[Recalibrated], weights: Sequence[float]) -> float:
-    """How many times as wide the laws of a mixture must be for it to be right: a mixture of laws that are right one by
-    one is too wide.
-    """
-    logs = [np.log(weight) for weight in weights]
-
-    def total(factor: float) -> float:
-        densities = [one.log_densities(factor) + log for one, log in zip(parts, logs, strict=True)]
-        return float(scipy.special.logsumexp(densities, axis=0).sum())
-
-    totals = [total(factor) for factor in FACTORS]
-    best = int(np.argmax(totals))
-    is_needed = 2.0 * (totals[best] - total(1.0)) > scipy.stats.chi2.ppf(LEVEL, 1)
-    return float(FACTORS[best]) if is_needed else 1.0
 
 
 def _calibration(

@@ -20,7 +20,7 @@ from ..callbacks import CallbackList
 from ..errors import DataError
 from ..numerics.padding import size_class
 from ..training.journal import Trained
-from .calibration import MOST_PATHS, MOST_ROWS, Calibration, HonestRows, Recalibrated, common_factor, recalibrated
+from .calibration import MOST_PATHS, MOST_ROWS, Calibration, HonestRows, Recalibrated, recalibrated
 from .law import Law
 from .prediction import predictive_components, predictive_log_prob, predictive_moments
 from .specs import FlowSpec
@@ -119,8 +119,7 @@ def _mixed(problem: Problem, trained: dict[str, list[Trained]], folds: Int[np.nd
     if is_calibrated(problem):
         found = {name: _recalibrated(problem, members, folds) for name, members in trained.items()}
         weights = _weights({name: one.log_densities() for name, one in found.items()})
-        factor = common_factor([found[name] for name in weights], list(weights.values())) if len(weights) > 1 else 1.0
-        calibrations = {name: found[name].widened(factor) for name in weights}
+        calibrations = {name: found[name].calibration for name in weights}
     else:
         weights = _weights(densities)
         calibrations = dict.fromkeys(weights)
