@@ -485,7 +485,7 @@ def test_every_model_trains_and_forecasts(y, option):
 
 BAD = {
     "unsorted": (lambda y: y.iloc[::-1], "sort_index"),
-    "duplicated": (lambda y: pd.concat([y, y.iloc[-1:]]), "twice"),
+    "duplicated": (lambda y: pd.concat([y, y.iloc[-1:] + 1.0]), "twice"),
     "NaT": (lambda y: y.set_axis([*y.index[:-1], pd.NaT]), "NaT"),
     "constant": (lambda y: y.assign(b=1.0), "'b' is constant"),
     "empty column": (lambda y: y.assign(b=np.nan), "no value at all"),

@@ -28,7 +28,7 @@ from ..training.specs import TrainingSpec
 from ..wishart.specs import DIFFUSIONS, DiffusionSpec, GPDiffusion, Wishart
 from . import updating
 from .data.calendar import calendar_option
-from .data.frames import ONLY, Panel, check_targets, read
+from .data.frames import ONLY, Panel, check_form, check_targets, read
 from .data.horizons import horizon
 from .data.intake import further_rows, training_data
 from .data.times import noise_seed
@@ -265,15 +265,14 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         check_is_fitted(self, "model_")
         n_draws = checks.positive_int("n_draws", n_draws)
         seed = self.seed_ if random_state is None else checks.any_seed(random_state)
-        covariates = _read_covariates(X)
-        self.units_.check_covariates(covariates)
+        covariates = self.units_.covariates(_read_covariates(X))
         fh = self.fh_ if fh is None else fh
         found = {key: self._forecast(key, tail, fh, covariates, n_draws, seed) for key, tail in self.tails_.items()}
         return found if self.is_panel_ else found[ONLY]
 
     def _forecast(self, key: Any, tail: Tail, fh: Any, X: Panel | None, n_draws: int, seed: int) -> Forecast:
         units, runner = self.units_, self._runner()
-        index = horizon(units.axis, fh, tail.index[-1])
+        index = horizon(units.axis, fh, tail.index[-1]).rename(units.index_names[-1])
         ticks = units.ticks(tail)[-1]
         seed = noise_seed(seed, key, tail.index[-1])
         h, u, place = units.future_ticks(key, tail, int(ticks.row[-1]), index, X)
@@ -295,15 +294,22 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
     def log_prob(self, y: Any, X: Any = None) -> pd.Series:
         """Log density of each row given the rows before it, in the units of y; NaN where a row has no past.
 
-        Where y goes on after the end of the data seen so far, that end is its past.
+        Where y goes on after the end of the data seen so far, that end is its past. Of rows that share a step (`freq`)
+        the last one has the score of them all. Series of a panel may be ones that were not there in `fit`.
         """
+        panel = self._read(y)
+        tails = self._with_past(panel, _read_covariates(X))
+        scores = {key: _counted_once(self._log_prob(tail)[at], at) for key, (tail, at) in tails.items()}
+        found = {key: pd.Series(values, index=panel.tables[key].index) for key, values in scores.items()}
+        result = pd.concat(found, names=list(panel.names)) if self.is_panel_ else found[ONLY]
+        return result.rename("log_prob")
+
+    def _read(self, y: Any) -> Panel:
+        """Further rows, in the form of those of `fit`."""
         check_is_fitted(self, "model_")
         panel = read(y, "y")
-        tails = self._with_past(panel, _read_covariates(X))
-        scores = {key: self._log_prob(tail)[at] for key, (tail, at) in tails.items()}
-        found = {key: pd.Series(values, index=panel.tables[key].index) for key, values in scores.items()}
-        result = pd.concat(found) if self.is_panel_ else found[ONLY]
-        return result.rename("log_prob")
+        check_form(panel, self.is_panel_)
+        return panel
 
     def _log_prob(self, tail: Tail) -> np.ndarray:
         units = self.units_
@@ -313,11 +319,11 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
     def _with_past(self, panel: Panel, X: Panel | None) -> dict[Any, tuple[Tail, np.ndarray]]:
         """New rows in model units after the known past where they go on from it, and where they are in the whole."""
         tails = {}
-        for key, (new, is_row) in further_rows(self.units_, panel, X, self.tails_).items():
+        for key, (new, of_row) in further_rows(self.units_, panel, X, self.tails_).items():
             past = self.tails_.get(key)
             goes_on = past is not None and new.index[0] > past.index[-1]
             whole = self.units_.joined(past, new) if past is not None and goes_on else new
-            tails[key] = (whole, whole.index.get_indexer(new.index[is_row]))
+            tails[key] = (whole, whole.index.get_indexer(new.index[of_row]))
         return tails
 
     def update(self, y: Any, X: Any = None, update_params: bool = False) -> WishartForecaster:
@@ -329,11 +335,10 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         for each. The latest quarter of the new rows, those after the last known one, is held back from training. The
         parameters change only if neither these rows nor the latest of the known rows, which training does use, are
         described worse. `status_` says what happened, and `history_` calls the iterations "update" or "rejected
-        update". An error leaves the forecaster as it was.
+        update". An error leaves the forecaster as it was. A panel gets the series that were not known before, too.
         """
-        check_is_fitted(self, "model_")
         trains = checks.flag("update_params", update_params)
-        panel = read(y, "y")
+        panel = self._read(y)
         admitted = further_rows(self.units_, panel, _read_covariates(X), self.tails_)
         self.units_.check_data(panel)
         new = {key: tail for key, (tail, _) in admitted.items()}
@@ -382,12 +387,11 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
 
         With a transform it is the rate of the increments of y to first order. Holes are filled by the filter's mean.
         """
-        check_is_fitted(self, "model_")
-        panel = read(y, "y")
+        panel = self._read(y)
         found = {}
-        for key, (tail, is_row) in further_rows(self.units_, panel, _read_covariates(X), self.tails_).items():
-            rates = self._covariances(tail)[is_row]
-            coordinates = {"time": panel.tables[key].index, "variable": self._names(), "variable_2": self._names()}
+        for key, (tail, of_row) in further_rows(self.units_, panel, _read_covariates(X), self.tails_).items():
+            rates, times = self._covariances(tail)[of_row], panel.tables[key].index.rename("time")
+            coordinates = {"time": times, "variable": self._names(), "variable_2": self._names()}
             found[key] = xr.DataArray(rates, coordinates, dims=("time", "variable", "variable_2"))
         return found if self.is_panel_ else found[ONLY]
 
@@ -412,6 +416,11 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
 
         check_is_fitted(self, "model_")
         save_forecaster(self, path)
+
+
+def _counted_once(scores: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """The score of each step at the last of its rows, NaN at the others, so that a sum counts it once."""
+    return np.where(np.append(at[1:] == at[:-1], False), np.nan, scores)
 
 
 def _read_covariates(X: Any) -> Panel | None:
