@@ -446,16 +446,6 @@ def test_backtest_scores_rows_at_their_own_stamps(fitted, y):
     np.testing.assert_array_equal(gap[0, [0, 1, 3, 4, 5]], whole[0, [0, 1, 3, 4, 5]])
 
 
-@pytest.mark.usefixtures("types_unchecked")
-def test_backtest_takes_one_series(fitted, y):
-    for panel, words in (({"x": y, "z": y}, "a dict, a panel of 2"), (pd.concat({"x": y, "z": y}), "MultiIndex")):
-        with pytest.raises(DataError, match=words):
-            wf.backtest(fitted, panel, fh=3)
-    of_two = wf.WishartForecaster(**SMALL).fit({"x": y.iloc[:150], "z": y.iloc[:150]})
-    with pytest.raises(OptionError, match="fitted to a panel"):
-        wf.backtest(of_two, y, fh=3, initial=150)
-
-
 @pytest.mark.slow
 def test_student_t_innovations_are_kept_in_files_and_warn_where_there_is_no_mean(y, tmp_path):
     with pytest.warns(UserWarning, match="no mean"):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import wishflow as wf
-from wishflow.errors import DataError
+from wishflow.errors import DataError, OptionError
 
 SMALL = {"n_inducing": 8, "max_iter": 10, "rank": 2, "n_train_samples": 2, "random_state": 0}
 N = 60
@@ -138,3 +138,46 @@ def test_one_series_and_a_panel_are_told_apart(single, many):
             getattr(single, method)(panel(), X)
     with pytest.raises(DataError, match=r"y\['x'\] is a panel itself"):
         wf.WishartForecaster(**SMALL).fit({"x": panel()})
+
+
+# --- backtests --------------------------------------------------------------------------------------
+
+
+def test_a_backtest_of_a_panel_is_that_of_each_series(many):
+    """Each is forecast from its own end: as by hand, and as where the others are not there."""
+    y = panel()
+    scores = wf.backtest(many, y, fh=3, initial=50, n_draws=20)
+    assert dict(scores.sizes) == {"series": 2, "origin": 3, "horizon": 3, "variable": 2}
+    assert scores["crps"].dims == ("series", "origin", "horizon", "variable") and scores.attrs == {"coverage": 0.8}
+    assert list(scores["series"].values) == ["s1", "s2"] and list(scores["origin"].values) == list(HOURS[[50, 53, 56]])
+    moved = copy.copy(many).update(y.groupby("id").head(53)).forecast(3, n_draws=20)
+    for key in ("s1", "s2"):
+        expected = wf.metrics.crps_samples(y.loc[key].to_numpy()[53:56], moved[key].samples.values)
+        np.testing.assert_allclose(scores["crps"].sel(series=key)[1], expected)
+        one = wf.backtest(many, y.loc[[key]], fh=3, initial=50, n_draws=20)
+        np.testing.assert_array_equal(one["log_density"][0], scores["log_density"].sel(series=key))
+    by_dict = wf.backtest(many, {key: y.loc[key] for key in ("s1", "s2")}, fh=3, initial=HOURS[50], n_draws=20)
+    np.testing.assert_array_equal(by_dict["crps"], scores["crps"])
+    assert list(many.tails_) == ["s1", "s2"] and many.end_ == HOURS[49]
+
+
+def test_series_of_a_backtest_begin_and_end_when_they_like():
+    """All are fitted up to one stamp; a series that begins after it is forecast from its second row on."""
+    y = {"whole": walk(1), "ends": walk(2).iloc[:55], "late": walk(3).iloc[54:], "over": walk(4).iloc[:51]}
+    scores = wf.backtest(wf.WishartForecaster(**SMALL), y, fh=2, initial=50, n_draws=20)
+    assert list(scores["series"].values) == ["whole", "ends", "late"]  # "over" leaves no two rows to score
+    has_score = np.isfinite(scores["log_density"].values)
+    places = HOURS.get_indexer(scores["origin"].values)
+    for k, expected in enumerate(([50, 52, 54, 56, 58], [50, 52], [55, 57])):
+        assert list(places[has_score[k].all(axis=-1)]) == expected
+    with pytest.raises(OptionError, match="no series has an origin"):
+        wf.backtest(wf.WishartForecaster(**SMALL), y, fh=20, initial=50)
+
+
+def test_what_a_backtest_cannot_roll_is_named(single, many):
+    with pytest.raises(OptionError, match="fitted to a panel, y is one series"):
+        wf.backtest(many, walk(), fh=3, initial=50)
+    with pytest.raises(OptionError, match="fitted to one series, y is a panel"):
+        wf.backtest(single, panel(), X, fh=3, initial=50)
+    with pytest.raises(OptionError, match=r"seen data of 's1' up to .* 01:00:00, the first origin is 2021-03-02"):
+        wf.backtest(many, panel(), fh=3, initial=40)
