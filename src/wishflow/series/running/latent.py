@@ -63,6 +63,17 @@ def _rates(
     return prepared.readout(x)[0], G @ rate @ jnp.swapaxes(G, -1, -2)
 
 
+def _noise_keys(seed: int) -> tuple[PRNGKeyArray, PRNGKeyArray, PRNGKeyArray]:
+    """Keys for the filter, for paths and for densities of steps.
+
+    Both the filter and paths split their key into one for each tick, so with one key for both the first steps of a
+    forecast would be made of the noise of the first steps of the filter. Seeds that were drawn make keys of which none
+    is split from another.
+    """
+    of_paths, of_densities = np.random.SeedSequence(seed).generate_state(2)
+    return jax.random.key(seed), jax.random.key(of_paths), jax.random.key(of_densities)
+
+
 class LatentRunner(AbstractRunner):
     """Filters with particles; what a draw knows before a step is its state."""
 
@@ -76,7 +87,7 @@ class LatentRunner(AbstractRunner):
         is_seen[n:] = False
         with computing():
             inputs = (on_device(x) for x in (h, u, np.nan_to_num(y), is_seen))
-            last, (means, scores) = _run_filter(self.model, *inputs, jax.random.key(seed), N_PARTICLES)
+            last, (means, scores) = _run_filter(self.model, *inputs, _noise_keys(seed)[0], N_PARTICLES)
         return np.asarray(last), np.asarray(means)[:n], np.asarray(scores)[:n]
 
     def paths(
@@ -87,15 +98,14 @@ class LatentRunner(AbstractRunner):
         n = len(h)
         h, u = padded_ticks(TICKS_CLASS, h, u)
         with computing():
-            key = jax.random.key(seed)
-            y, before = _run_paths(self.model, *(on_device(a) for a in (x, h, u)), key)
+            y, before = _run_paths(self.model, *(on_device(a) for a in (x, h, u)), _noise_keys(seed)[1])
         return np.swapaxes(np.asarray(y)[:n], 0, 1), np.swapaxes(np.asarray(before)[:n], 0, 1)
 
     def step_log_density(
         self, before: Float[np.ndarray, "N K"], y: Float[np.ndarray, "N P"], h: np.ndarray, u: np.ndarray, seed: int
     ) -> Float[np.ndarray, " N"]:
         def block(x: Array, y: Array, h: Array, u: Array) -> Array:
-            return _step_log_density(self.model, x, y, h, u, jax.random.key(seed))
+            return _step_log_density(self.model, x, y, h, u, _noise_keys(seed)[2])
 
         return in_blocks(block, before, y, h, u)
 
