@@ -311,6 +311,24 @@ def test_lags_calendar_and_covariates(y):
         model.forecast(5)
 
 
+@SLOW
+def test_covariates_of_a_step_are_those_of_the_row_where_it_arrives():
+    """y moves by 3u, u being that of the new row: a forecast follows X at its stamps, not at the end of the data."""
+    rng = np.random.default_rng(0)
+    u = rng.integers(0, 2, size=N).astype(float)
+    level = np.cumsum(3.0 * (u - 0.5) + 0.1 * rng.normal(size=N))
+    y, X = (pd.DataFrame({name: values}, index=HOURS) for name, values in (("a", level), ("u", u)))
+    model = wf.WishartForecaster(**{**SMALL, "drift": "linear", "rank": 1, "max_iter": 200}).fit(y.iloc[:150], X)
+    for arrives in (0.0, 1.0):
+        at_end = X.copy()
+        at_end.loc[HOURS[150], "u"] = arrives
+        moved = model.forecast(1, at_end, n_draws=200).mean["a"].iloc[0] - level[149]
+        assert moved == pytest.approx(3.0 * (arrives - 0.5), abs=0.3)
+    other_past = X.assign(u=np.where(np.arange(N) == 149, 1.0 - u, u))
+    one, two = (model.forecast(1, known, n_draws=9).samples for known in (other_past, X))
+    np.testing.assert_array_equal(one, two)
+
+
 def test_a_panel_trains_one_model(y):
     other = y.iloc[:90] + 1.0
     long = pd.concat({"x": y, "z": other})

@@ -38,7 +38,7 @@ from .forecast_frames import ForecastFrames
 from .layout import Layout
 from .presets import SERIES_PRESETS
 from .running import runner_of
-from .running.base import AbstractRunner, limits_with
+from .running.base import AbstractRunner, limits_with, sides
 from .specs import DynamicsSpec, Lags, Latent, chosen_lags
 from .starts import latent_start, latent_states, start_of
 from .training import SeriesProblem, train_series
@@ -53,20 +53,22 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
     are learnt). `lags`: a number p for the rows 1, …, p steps back, or chosen ones that begin with 1, such as
     (1, 2, 3, 24); above 1 they need a regular grid and count its rows. `freq` ("h"; a number where stamps are numbers)
     makes one: every row goes to the step nearest to it. Without it the stamps say what a step is, and `freq_` holds it
-    after `fit` (None: they are irregular). Daily stamps that leave out every weekend, three at least, are business days
-    ("B"), and holidays missing rows; `freq="D"` makes weekends steps too. `step`: the longest Euler step in units of
+    after `fit` (None: they are irregular). Daily stamps that leave out every weekend are business days ("B"), and
+    holidays missing rows; `freq="D"` makes weekends steps too, and `freq=pd.offsets.CustomBusinessDay(holidays=…)`
+    leaves out holidays. Rows of one step of `freq` are merged cell by cell. `step`: the longest Euler step in units of
     time, the median gap of the stamps (or `freq`); a gap of length g is cut into ⌈g/step⌉ equal steps wherever the
     model is used, and gaps above `max_gap` steps cut the series, so a smaller step needs a larger `max_gap`. `calendar`
     adds harmonics of day, week and year; "seasonal" also products of those of the day with those of the year, for the
     linear drift: a daily cycle that changes with the season. `verbose=1` shows progress and says what was inferred.
     `transform`: a name ("log1p", "log", "sqrt", "asinh"), a transformer, or a dict of them by column. Draws are mapped
     back and not cut, so behind "log1p" they lie above −1 and behind "sqrt" some may be slightly negative: where that
-    has no meaning, use `np.maximum(draws, 0)`; log densities are of the uncut law.
+    has no meaning, use `limits=0`, or `np.maximum(draws, 0)` (log densities are then of the uncut law).
     `latent_dim`: the series is seen through a readout of a state of that size (or a `wf.series.Latent`); None: it is
     the state itself. `objective`: "transition" scores each row given those before it (a latent state by particles),
     "rollout" free simulations from the first row of a window (from its first rows, encoded), as in the paper. `limits`
     keeps simulated paths near what was seen: 0 within the range of each column in training (of all series of a panel
-    together), 0.1 a tenth of that range beyond it; None lets them go anywhere.
+    together), 0.1 a tenth of that range beyond it; None lets them go anywhere. Steps end at the limit they would cross,
+    and log densities of forecasts know these point masses: what comes beyond the limits has none (−∞).
 
     With chosen lags complete rows are scored and forecast exactly as with all of them. Holes are integrated out within
     six lags without a gap, and within longer memories where the longest lag times the number of series is at most 160;
@@ -276,14 +278,16 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         ticks = units.ticks(tail)[-1]
         seed = noise_seed(seed, key, tail.index[-1])
         h, u, place = units.future_ticks(key, tail, int(ticks.row[-1]), index, X)
-        values, before = runner.paths(ticks, h, u, n_draws, seed)
+        values, before, limits = runner.paths(ticks, h, u, n_draws, seed)
         before = before[:, place]
 
         def log_density(y: np.ndarray) -> np.ndarray:
             is_outside = ~units.transforms.is_supported(y)
             inside = np.where(is_outside, np.nan, y)
-            density = runner.horizon_log_density(before, units.forward(inside), h[place], u[place], seed)
-            density = density + units.log_jacobian(inside)
+            z = units.forward(inside)
+            density = runner.horizon_log_density(before, z, h[place], u[place], seed, limits)
+            # A probability has no Jacobian.
+            density = density + units.log_jacobian(np.where(sides(z, limits)[0] == 0, inside, np.nan))
             # No draw is ever outside, and rows with an entry missing have no density at all.
             return np.where(is_outside.any(axis=1) & ~np.isnan(y).any(axis=1), -np.inf, density)
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ...numerics.devices import compiled, computing, on_device
 from .. import particle_filter as particles
@@ -92,18 +92,26 @@ class LatentRunner(AbstractRunner):
 
     def paths(
         self, ticks: Ticks, h: np.ndarray, u: np.ndarray, n_draws: int, seed: int
-    ) -> tuple[Float[np.ndarray, "S T P"], Float[np.ndarray, "S T K"]]:
+    ) -> tuple[Float[np.ndarray, "S T P"], Float[np.ndarray, "S T K"], None]:
         last, _, _ = self._filtered(ticks, seed)
         x = last[np.random.default_rng(seed).permutation(n_draws) % len(last)]
         n = len(h)
         h, u = padded_ticks(TICKS_CLASS, h, u)
         with computing():
             y, before = _run_paths(self.model, *(on_device(a) for a in (x, h, u)), _noise_keys(seed)[1])
-        return np.swapaxes(np.asarray(y)[:n], 0, 1), np.swapaxes(np.asarray(before)[:n], 0, 1)
+        return np.swapaxes(np.asarray(y)[:n], 0, 1), np.swapaxes(np.asarray(before)[:n], 0, 1), None
 
     def step_log_density(
-        self, before: Float[np.ndarray, "N K"], y: Float[np.ndarray, "N P"], h: np.ndarray, u: np.ndarray, seed: int
+        self,
+        before: Float[np.ndarray, "N K"],
+        y: Float[np.ndarray, "N P"],
+        h: np.ndarray,
+        u: np.ndarray,
+        seed: int,
+        side: Int[np.ndarray, "N P"],
     ) -> Float[np.ndarray, " N"]:
+        del side  # a latent state has no limits
+
         def block(x: Array, y: Array, h: Array, u: Array) -> Array:
             return _step_log_density(self.model, x, y, h, u, _noise_keys(seed)[2])
 
