@@ -1,5 +1,6 @@
 """Steps of the calendar: what stamps say themselves, offsets of pandas as `freq`, periods."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -7,6 +8,7 @@ import pandas as pd
 import pytest
 from pandas.tseries.frequencies import to_offset
 from pandas.tseries.holiday import USFederalHolidayCalendar
+from sklearn.base import clone
 
 import wishflow as wf
 from wishflow.errors import DataError, OptionError
@@ -93,7 +95,8 @@ def test_calendars_with_holidays_have_no_steps_on_days_off(offset, tmp_path):
     model.save(tmp_path / "model")
     again = wf.load(tmp_path / "model")
     assert again.units_.axis == model.units_.axis
-    for freq in (model.freq_, again.freq_, again.freq):
+    pickled = pickle.loads(pickle.dumps(again))
+    for freq in (model.freq_, again.freq_, again.freq, pickled.freq, clone(again).freq):
         assert pd.date_range("2024-01-02", periods=60, freq=freq).equals(whole)
     early = y.iloc[9:12].set_axis(y.index[9:12] + pd.Timedelta("7h"))
     for each in (model, again):

@@ -174,6 +174,24 @@ def test_series_of_a_backtest_begin_and_end_when_they_like():
         wf.backtest(wf.WishartForecaster(**SMALL), y, fh=20, initial=50)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "index",
+    [
+        pd.period_range("2000-01", periods=N, freq="M"),
+        pd.date_range("2021-03-26", periods=N, freq="h", tz="Europe/Berlin"),
+        pd.RangeIndex(N),
+    ],
+    ids=["periods", "zone", "numbers"],
+)
+def test_backtests_of_panels_with_any_stamps_and_common_covariates(index):
+    y = {("north", "x"): walk(1).set_axis(index), ("south", "z"): walk(2).set_axis(index).iloc[:55]}
+    known = X.iloc[:N].set_axis(index)
+    scores = wf.backtest(wf.WishartForecaster(**SMALL), y, known, fh=3, initial=45, n_draws=5)
+    assert list(scores["series"].values) == list(y) and list(scores["origin"].values) == list(index[45:60:3].values)
+    assert list(np.isfinite(scores["crps"]).sum(("origin", "horizon", "variable")).values) == [30, 18]
+
+
 def test_what_a_backtest_cannot_roll_is_named(single, many):
     with pytest.raises(OptionError, match="fitted to a panel, y is one series"):
         wf.backtest(many, walk(), fh=3, initial=50)

@@ -48,7 +48,7 @@ def save_forecaster(forecaster: Any, path: str | Path) -> None:
         "x_columns": None if units.x_columns is None else [plain(name) for name in units.x_columns],
         "periods": list(units.periods),
         "has_freq": units.has_freq,
-        "index_names": [plain(name) for name in units.index_names],
+        "index_names": [name if isinstance(name, str) else None for name in units.index_names],
         **_rows_to_json(forecaster.tails_),
         "reservoir": _rows_to_json(_reservoir(forecaster)),
         "flags": {"is_series": forecaster.is_series_, "is_panel": forecaster.is_panel_},

@@ -33,7 +33,8 @@ def business_calendar(weekmask: str, holidays: tuple[int, ...]) -> np.busdaycale
 
 @functools.cache
 def own_business_day(n: int, weekmask: str, holidays: tuple[int, ...]) -> Any:
-    return pd.offsets.CustomBusinessDay(n, calendar=business_calendar(weekmask, holidays))
+    # Pickles of offsets that were made of a calendar forget its days of the week.
+    return pd.offsets.CustomBusinessDay(n, weekmask=weekmask, holidays=list(np.array(holidays, "datetime64[D]")))
 
 
 def period_name(offset: Any) -> str | None:
