@@ -21,6 +21,7 @@ from wishflow.series.latent import LatentStart
 from wishflow.series.latent_objectives import negative_encoder_objective, negative_filter_objective
 from wishflow.series.layout import Layout
 from wishflow.series.particle_filter import PreparedLatent
+from wishflow.series.running import latent as running_latent
 from wishflow.series.specs import DynamicsSpec, Latent
 from wishflow.series.windows import ENCODED_ROWS, Series, latent_windows, to_ticks
 from wishflow.wishart.specs import NoDiffusion, Wishart
@@ -285,6 +286,29 @@ def test_a_latent_forecaster_does_all_a_forecaster_does(frame, options, tmp_path
     model.save(tmp_path / "model")
     again = wf.load(tmp_path / "model").forecast(5, n_draws=20)
     assert np.array_equal(again.samples.values, forecast.samples.values)
+
+
+def test_the_filter_and_the_forecast_have_noise_of_their_own():
+    """No tick of one has the key of a tick of the other, nor has a density; with one key for both all of them had."""
+    keys = [np.asarray(jax.random.key_data(jax.random.split(key, 200))) for key in running_latent._noise_keys(7)]
+    rows = np.concatenate([*keys, *(np.asarray(jax.random.key_data(k))[None] for k in running_latent._noise_keys(7))])
+    assert len(np.unique(rows, axis=0)) == len(rows)
+
+
+def test_a_forecast_is_simulated_with_the_key_of_paths(frame, monkeypatch):
+    """As it is used: the three programs of a forecast get three keys."""
+    model = wf.WishartForecaster(**{**SMALL, "max_iter": 2}, latent_dim=2).fit(frame.iloc[:60])
+    used = {}
+    for name, at in (("_run_filter", -2), ("_run_paths", -1), ("_step_log_density", -1)):
+        program = getattr(running_latent, name)
+
+        def spy(*inputs, name=name, at=at, program=program):
+            used[name] = tuple(np.asarray(jax.random.key_data(inputs[at])))
+            return program(*inputs)
+
+        monkeypatch.setattr(running_latent, name, spy)
+    model.forecast(2, n_draws=4).log_prob(frame.iloc[:2].to_numpy())
+    assert len(set(used.values())) == len(used) == 3
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,11 @@ def fitted():
     return wf.WishartForecaster(**SMALL).fit(prices().iloc[:100])
 
 
-@pytest.mark.parametrize("index", [DAYS, CLOSES, ALL, DAYS[:20]], ids=["holidays", "closes", "all", "four weeks"])
+@pytest.mark.parametrize(
+    "index",
+    [DAYS, CLOSES, ALL, DAYS[:20], DAYS[:11], ALL[:9].delete(2)],
+    ids=["holidays", "closes", "all", "four weeks", "two weekends", "one weekend"],
+)
 def test_business_days_are_inferred(index):
     axis = TimeAxis.of([index])
     assert axis.step_name == "B" and axis.is_regular
@@ -56,10 +60,9 @@ HOURS = pd.date_range("2024-01-01", periods=1000, freq="h")
 @pytest.mark.parametrize(
     "index",
     [
-        DAYS[:11],
+        ALL[[4, 5, 7, 8]],
         CALENDAR.delete(17),
         pd.date_range("2024-01-03", periods=60, freq="7D").delete(7),
-        pd.date_range("2024-01-01", periods=60, freq="BMS").delete(7),
         HOURS[HOURS.dayofweek < 5],
         CALENDAR[CALENDAR.dayofweek != 6].delete(20),
         CALENDAR[~CALENDAR.dayofweek.isin([4, 5])].delete(20),
@@ -69,7 +72,7 @@ HOURS = pd.date_range("2024-01-01", periods=1000, freq="h")
         DAYS[:30].append(pd.DatetimeIndex(["2024-02-17"])),
     ],
     ids=[
-        *("two weeks", "daily", "weekly", "monthly", "hourly"),
+        *("one week", "daily", "weekly", "hourly"),
         *("Mon-Sat", "Sun-Thu", "Mon-Thu", "Mon, Wed, Fri", "twice a day", "one Saturday"),
     ],
 )

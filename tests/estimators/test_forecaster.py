@@ -311,6 +311,24 @@ def test_lags_calendar_and_covariates(y):
         model.forecast(5)
 
 
+@SLOW
+def test_covariates_of_a_step_are_those_of_the_row_where_it_arrives():
+    """y moves by 3u, u being that of the new row: a forecast follows X at its stamps, not at the end of the data."""
+    rng = np.random.default_rng(0)
+    u = rng.integers(0, 2, size=N).astype(float)
+    level = np.cumsum(3.0 * (u - 0.5) + 0.1 * rng.normal(size=N))
+    y, X = (pd.DataFrame({name: values}, index=HOURS) for name, values in (("a", level), ("u", u)))
+    model = wf.WishartForecaster(**{**SMALL, "drift": "linear", "rank": 1, "max_iter": 200}).fit(y.iloc[:150], X)
+    for arrives in (0.0, 1.0):
+        at_end = X.copy()
+        at_end.loc[HOURS[150], "u"] = arrives
+        moved = model.forecast(1, at_end, n_draws=200).mean["a"].iloc[0] - level[149]
+        assert moved == pytest.approx(3.0 * (arrives - 0.5), abs=0.3)
+    other_past = X.assign(u=np.where(np.arange(N) == 149, 1.0 - u, u))
+    one, two = (model.forecast(1, known, n_draws=9).samples for known in (other_past, X))
+    np.testing.assert_array_equal(one, two)
+
+
 def test_a_panel_trains_one_model(y):
     other = y.iloc[:90] + 1.0
     long = pd.concat({"x": y, "z": other})
@@ -446,16 +464,6 @@ def test_backtest_scores_rows_at_their_own_stamps(fitted, y):
     np.testing.assert_array_equal(gap[0, [0, 1, 3, 4, 5]], whole[0, [0, 1, 3, 4, 5]])
 
 
-@pytest.mark.usefixtures("types_unchecked")
-def test_backtest_takes_one_series(fitted, y):
-    for panel, words in (({"x": y, "z": y}, "a dict, a panel of 2"), (pd.concat({"x": y, "z": y}), "MultiIndex")):
-        with pytest.raises(DataError, match=words):
-            wf.backtest(fitted, panel, fh=3)
-    of_two = wf.WishartForecaster(**SMALL).fit({"x": y.iloc[:150], "z": y.iloc[:150]})
-    with pytest.raises(OptionError, match="fitted to a panel"):
-        wf.backtest(of_two, y, fh=3, initial=150)
-
-
 @pytest.mark.slow
 def test_student_t_innovations_are_kept_in_files_and_warn_where_there_is_no_mean(y, tmp_path):
     with pytest.warns(UserWarning, match="no mean"):
@@ -485,7 +493,7 @@ def test_every_model_trains_and_forecasts(y, option):
 
 BAD = {
     "unsorted": (lambda y: y.iloc[::-1], "sort_index"),
-    "duplicated": (lambda y: pd.concat([y, y.iloc[-1:]]), "twice"),
+    "duplicated": (lambda y: pd.concat([y, y.iloc[-1:] + 1.0]), "twice"),
     "NaT": (lambda y: y.set_axis([*y.index[:-1], pd.NaT]), "NaT"),
     "constant": (lambda y: y.assign(b=1.0), "'b' is constant"),
     "empty column": (lambda y: y.assign(b=np.nan), "no value at all"),

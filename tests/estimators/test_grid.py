@@ -122,11 +122,60 @@ def test_a_grid_of_its_own_is_kept():
     assert placed(axis, index, grid_start(axis, index)) is index
 
 
-def test_rows_that_share_a_step_are_named(values):
+# --- rows of one step ------------------------------------------------------------------------------
+
+
+def halves(values, minutes):
+    """The two columns in rows of their own, those of the second so many minutes later."""
+    frame = pd.DataFrame(values, HOURS, ["a", "b"])
+    first, second = frame.assign(b=np.nan), frame.assign(a=np.nan)
+    return pd.concat([first, second.set_axis(HOURS + pd.Timedelta(minutes=minutes))]).sort_index(), frame
+
+
+@pytest.mark.parametrize("minutes", [0, 10])
+def test_rows_of_one_step_are_merged_cell_by_cell(values, minutes):
+    """Fit, update, scores and covariances are those of whole rows; a step has one score, at the last of its rows."""
+    parts, whole = halves(values, minutes)
+    (one, two) = (wf.WishartForecaster(freq="h", **SMALL).fit(f[f.index < HOURS[90]]) for f in (parts, whole))
+    np.testing.assert_array_equal(one.tails_[None].values, two.tails_[None].values)
+    later = parts[parts.index >= HOURS[90]]
+    scores, expected = one.log_prob(later), two.log_prob(whole.iloc[90:])
+    np.testing.assert_allclose(scores.dropna(), expected)
+    assert scores.index.equals(later.index.unique())
+    if minutes:
+        assert list(scores.isna()) == [True, False] * 30
+        np.testing.assert_allclose(one.covariance(later).values[::2], two.covariance(whole.iloc[90:]).values)
+    # The second half of a step may come later; a third row of it without news is none.
+    one.update(later.iloc[:1]).update(later.iloc[1:2]).update(later.iloc[:1])
+    np.testing.assert_allclose(one.units_.inverse(one.tails_[None].values[-1]), values[90])
+    assert one.end_ == HOURS[90]
+
+
+def test_two_values_of_one_cell_are_named(values):
     index = stamps("hours").append(HOURS[-1:] + pd.Timedelta("25min"))
-    frame = pd.DataFrame(np.concatenate([values, values[-1:]]), index)
-    with pytest.raises(DataError, match=r"one step of the grid.*2021-03-05 23:.*shorter freq"):
+    frame = pd.DataFrame(np.concatenate([values, values[-1:] + np.array([0.0, 1.0])]), index, ["a", "b"])
+    words = r"one step of the grid.*2021-03-05 23:.*'b' has two values there, -7.76546 and -6.76546.*shorter freq"
+    with pytest.raises(DataError, match=words):
         wf.WishartForecaster(freq="h", **SMALL).fit(frame)
+    # The same number twice is one number.
+    same = frame.assign(b=np.append(values[:, 1], values[-1, 1]))
+    fitted = wf.WishartForecaster(freq="h", **SMALL).fit(same)
+    np.testing.assert_allclose(fitted.units_.inverse(fitted.tails_[None].values[-1]), values[-1])
+
+
+def test_rows_of_a_step_that_is_none_are_not_merged(values):
+    """Without freq stamps are kept as they are."""
+    parts, _ = halves(values, 17)
+    model = wf.WishartForecaster(**SMALL).fit(parts)
+    assert model.freq_ is None and len(model.tails_[None]) == 96
+    assert model.tails_[None].index.equals(parts.index[-96:])
+
+
+def test_covariates_of_merged_rows_are_those_nearest_to_the_step():
+    index = pd.DatetimeIndex(["2024-01-01 00:40", "2024-01-01 01:10", "2024-01-01 02:00"])
+    axis = TimeAxis.of([index], "h")
+    found = placed_covariates(axis, Table(index, np.arange(3.0)[:, None]), pd.Timestamp("2024-01-01"), index)
+    np.testing.assert_array_equal(found.values[:, 0], [1.0, 2.0])
 
 
 @pytest.mark.slow

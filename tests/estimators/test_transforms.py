@@ -257,3 +257,86 @@ def test_a_transformer_that_cuts_is_named_at_once():
     cutting = FunctionTransformer(inverse_func=lambda z: np.clip(z, -1.5, 1.5))
     with pytest.warns(UserWarning, match="does not recover the value"):
         wf.WishartForecaster(transform=cutting, **SMALL).fit(y)
+
+
+# --- limits -----------------------------------------------------------------------------------------
+
+LIMITS = (None, 0, 0.1)
+# How far laws with heavy tails reach, in units of the model.
+FAR_REACH = 40.0
+
+
+def ends_of(model):
+    """The limits of a forecast in the units of the data; the whole line where there are none."""
+    if model.limits_ is None:
+        return -np.inf, np.inf
+    return tuple(model.units_.inverse(model.limits_)[:, 0])
+
+
+def densities(found, values):
+    return np.exp([found.log_prob(np.full((2, 1), value)).to_numpy() for value in values])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("innovations", ["gaussian", "student_t"])
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.filterwarnings("ignore:innovations:UserWarning")
+def test_draws_and_densities_are_of_one_law_whatever_the_limits(name, innovations):
+    """Point masses at the limits and the integral between them are one, and draws have both."""
+    y = data_of(name)
+    for share in LIMITS:
+        model = wf.WishartForecaster(transform=name, innovations=innovations, limits=share, **SMOOTH).fit(y)
+        found = model.forecast([1, 4], n_draws=800)
+        low, high = ends_of(model)
+        units = np.sinh(np.linspace(-np.arcsinh(FAR_REACH), np.arcsinh(FAR_REACH), 401))
+        if share is not None:
+            between = np.linspace(*model.limits_[:, 0], 203)
+            units = between[1:-1]
+            units = np.sort(np.append(units, between[[0, -1]] + 1e-6 * np.array([1.0, -1.0]) * np.ptp(between)))
+        inside = model.units_.inverse(units[:, None])[:, 0]
+        density, draws = densities(found, inside), found.samples.values[..., 0]
+        masses = np.zeros((2, 2)) if share is None else densities(found, [low, high])
+        assert (share is None) == (masses.max() == 0.0)
+        # Of Student-t steps masses are means over one draw of χ² for each path.
+        error = 2e-3 if innovations == "gaussian" or share is None else 8e-3
+        for t in range(2):
+            assert masses[:, t].sum() + simpson(density[:, t], inside) == pytest.approx(1.0, abs=error)
+            at_end = [np.isclose(draws[:, t], end, rtol=1e-9, atol=1e-9) for end in (low, high)]
+            for flags, mass in zip(at_end, masses[:, t], strict=True):
+                assert flags.mean() == pytest.approx(mass, abs=4.5 * np.sqrt(mass / 800) + 1e-3)
+            free = draws[~(at_end[0] | at_end[1]), t]
+            assert ((low < free) & (free < high)).all()
+            cdf = cumulative_trapezoid(density[:, t], inside, initial=0.0)
+            assert kstest(free, lambda x, cdf=cdf / cdf[-1], y=inside: np.interp(x, y, cdf)).pvalue > 1e-3
+        if share is not None:
+            beyond = densities(found, [low - 0.01 * (high - low), high + 0.01 * (high - low)])
+            np.testing.assert_array_equal(beyond, 0.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("innovations", ["gaussian", "student_t"])
+def test_probabilities_at_limits_of_several_columns_are_those_of_draws(innovations):
+    """Both columns at a limit, or one of them and the other in between: nine parts, whose masses sum to one."""
+    y = rain(2)
+    options = {**SMALL, "rank": 2, "transform": "sqrt", "innovations": innovations, "limits": 0}
+    model = wf.WishartForecaster(**options).fit(y)
+    found = model.forecast([2], n_draws=3000)
+    draws = found.samples.values[:, 0]
+    ends = model.units_.inverse(model.limits_)
+    between = np.linspace(*model.limits_, 41)[1:-1]
+    inside = model.units_.inverse(between)
+    side = np.isclose(draws, ends[1], atol=1e-9).astype(int) - np.isclose(draws, ends[0], atol=1e-9).astype(int)
+
+    def density(a, b):
+        return np.exp(found.log_prob(np.array([[a, b]])).iloc[0])
+
+    masses = {}
+    for i in (-1, 1):
+        for j in (-1, 1):
+            masses[i, j] = density(ends[(i + 1) // 2, 0], ends[(j + 1) // 2, 1])
+        along = np.array([[density(ends[(i + 1) // 2, 0], b), density(a, ends[(i + 1) // 2, 1])] for a, b in inside])
+        masses[i, 0], masses[0, i] = simpson(along[:, 0], inside[:, 1]), simpson(along[:, 1], inside[:, 0])
+    for (i, j), mass in masses.items():
+        share = (side == [i, j]).all(axis=1).mean()
+        assert share == pytest.approx(mass, abs=4.5 * np.sqrt(max(mass, 1e-3) / len(draws)) + 0.05 * mass), (i, j)
+    assert masses[-1, -1] > 0.02 and max(masses[-1, 0], masses[0, -1]) > 0.02

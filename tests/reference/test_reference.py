@@ -19,6 +19,9 @@ QUICK = ("sgp", "flow", "series", "latent")
 # One of each kind of objective.
 TRAINED = ("sgp", "sgp_poisson", "flow", "flow_gp", "flow_pathwise", "classes_three", "series", "series_lags", "latent")
 ALL = (*REGRESSION, *FORECASTING)
+# Since 0.2 forecasts of latent models have another key than their filter: other draws of the same law.
+OTHER_DRAWS = {("latent", "forecast.None"), ("latent", "density.None")}
+OTHER_DRAWS |= {("latent_gp", "forecast.None"), ("latent_gp", "density.None")}
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -52,4 +55,7 @@ def compare(name: str, found: dict[str, np.ndarray], tolerance: float = TOLERANC
     with np.load(FOLDER / f"{name}.npz") as file:
         expected = {present(key) if name in REGRESSION else key: file[key] for key in file.files}
     for key, value in found.items():
+        if (name, key) in OTHER_DRAWS:
+            assert value.shape == expected[key].shape and not np.allclose(value, expected[key])
+            continue
         np.testing.assert_allclose(value, expected[key], rtol=tolerance, atol=tolerance, err_msg=f"{name}: {key}")

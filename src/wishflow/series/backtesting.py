@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import functools
 import numbers
 from typing import Any
 
@@ -13,7 +15,7 @@ from jaxtyping import Float
 from sklearn.base import clone
 
 from .. import metrics
-from ..errors import DataError, OptionError
+from ..errors import OptionError
 from ..specs import checks
 from .data.frames import ONLY, read
 from .data.horizons import steps_of
@@ -23,8 +25,8 @@ from .forecast import Forecast
 
 def backtest(
     forecaster: Any,
-    y: pd.DataFrame | pd.Series,
-    X: pd.DataFrame | None = None,
+    y: pd.DataFrame | pd.Series | dict,
+    X: pd.DataFrame | dict | None = None,
     fh: Any = 24,
     initial: Any = None,
     step: int | None = None,
@@ -43,53 +45,117 @@ def backtest(
     forecaster is conditioned on all rows before it. Cells that were not observed have no score (NaN). `n_densities`
     limits log densities, which cost most, to the first horizons. Any object with `fit`, `update`, `forecast` and `end_`
     can be rolled.
+
+    Of a panel (a dict of frames, or a frame with a MultiIndex) all series are fitted together, up to one stamp:
+    `initial` counts the stamps of all series together. Each series is then rolled over its own rows, its forecasts
+    conditioned on its own past, and the scores have a further dimension "series" in front, with NaN at origins that a
+    series does not have. A series that begins later is forecast from its second row on.
     """
-    frame = _one_series(y)
-    first = _first_origin(frame, initial)
+    panel = read(y, "y")
+    frames = {key: pd.DataFrame(t.values, t.index, panel.columns) for key, t in panel.tables.items()}
+    start = _first_stamp(frames, initial)
+    first = {key: int(frame.index.searchsorted(start)) for key, frame in frames.items()}
     rolling = copy.copy(forecaster) if hasattr(forecaster, "end_") else clone(forecaster)
-    if getattr(rolling, "is_panel_", False):
-        raise OptionError(
-            "the forecaster was fitted to a panel; expected one of a single series: pass one that is not fitted "
-            "(sklearn.base.clone)."
-        )
     if not hasattr(rolling, "end_"):
-        rolling.fit(frame.iloc[:first], X)
-    elif rolling.end_ >= frame.index[first]:
+        rows = {key: frame.iloc[: first[key]] for key, frame in frames.items() if first[key]}
+        rolling.fit(rows if panel.is_panel else rows[ONLY], X)
+    elif getattr(rolling, "is_panel_", False) != panel.is_panel:
+        known, given = ("a panel", "one series") if rolling.is_panel_ else ("one series", "a panel")
         raise OptionError(
-            f"the forecaster has seen data up to {rolling.end_}, the first origin is {frame.index[first]}; choose a "
-            "later initial, or pass a forecaster that is not fitted."
+            f"the forecaster was fitted to {known}, y is {given}; expected the same: pass a forecaster that is not "
+            "fitted (sklearn.base.clone)."
         )
     units = getattr(rolling, "units_", None)
-    axis = TimeAxis.of([frame.index], getattr(forecaster, "freq", None)) if units is None else units.axis
+    indices = [frame.index for frame in frames.values()]
+    axis = TimeAxis.of(indices, getattr(forecaster, "freq", None)) if units is None else units.axis
+    options = (axis, fh, step, n_draws, coverage, n_densities)
+    if not panel.is_panel:
+        return _rolled(_Rolling(rolling, ONLY, X), frames[ONLY], first[ONLY], *options)
+    found = {}
+    for key, frame in frames.items():
+        # The past of a series that begins later is its first row.
+        origin = max(first[key], 1)
+        if origin + max(_steps(axis, fh, frame.index[origin - 1])) <= len(frame):
+            found[key] = _rolled(_Rolling(_alone(rolling, key), key, X), frame, origin, *options)
+    if not found:
+        raise OptionError(f"no series has an origin from {start} on that leaves rows to score; lower initial or fh.")
+    keys = np.empty(len(found), object)
+    keys[:] = list(found)
+    attributes = next(iter(found.values())).attrs
+    whole = xr.concat(found.values(), "series", join="outer", coords="minimal", compat="override")
+    return whole.assign_coords(series=keys).sortby("origin").assign_attrs(attributes)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rolling:
+    """A forecaster that follows one series, of a panel or alone."""
+
+    forecaster: Any
+    key: Any
+    X: Any
+
+    def end(self) -> Any:
+        """The last stamp it has seen of the series; None where it knows nothing of it."""
+        tails = getattr(self.forecaster, "tails_", None)
+        if tails is None:
+            return self.forecaster.end_
+        return tails[self.key].index[-1] if self.key in tails else None
+
+    def update(self, rows: pd.DataFrame) -> None:
+        self.forecaster.update(rows if self.key is ONLY else {self.key: rows}, self.X)
+
+    def forecast(self, steps: list[int], n_draws: int) -> Forecast:
+        found = self.forecaster.forecast(steps, self.X, n_draws=n_draws)
+        return found if self.key is ONLY else found[self.key]
+
+
+def _alone(forecaster: Any, key: Any) -> Any:
+    """A forecaster of a panel that knows one of its series alone, so that no others are forecast with it."""
+    alone = copy.copy(forecaster)
+    for name in ("tails_", "reservoir_"):
+        rows = getattr(forecaster, name, None)
+        if rows is not None:
+            setattr(alone, name, {key: rows[key]} if key in rows else {})
+    return alone
+
+
+def _rolled(
+    rolling: _Rolling,
+    frame: pd.DataFrame,
+    first: int,
+    axis: TimeAxis,
+    fh: Any,
+    step: int | None,
+    n_draws: int,
+    coverage: float,
+    n_densities: int | None,
+) -> xr.Dataset:
+    """The scores of one series from row `first` on."""
+    end = rolling.end()
+    if end is not None and end >= frame.index[first]:
+        of_series = "" if rolling.key is ONLY else f" of {rolling.key!r}"
+        raise OptionError(
+            f"the forecaster has seen data{of_series} up to {end}, the first origin is {frame.index[first]}; choose a "
+            "later initial, or pass a forecaster that is not fitted."
+        )
     steps = _steps(axis, fh, frame.index[first - 1])
     jump = max(steps) if step is None else checks.positive_int("step", step)
     origins = range(first, len(frame) - max(steps) + 1, jump)
     if not len(origins):
         raise OptionError(f"no origin after row {first} leaves {max(steps)} rows to score; lower initial or fh.")
-    seen, parts = _start_of_rest(rolling, frame), []
+    seen, parts = 0 if end is None else int(frame.index.searchsorted(end, side="right")), []
     for origin in origins:
         if origin > seen:
-            rolling.update(frame.iloc[seen:origin], X)
+            rolling.update(frame.iloc[seen:origin])
             seen = origin
-        found = rolling.forecast(steps, X, n_draws=n_draws)
+        found = rolling.forecast(steps, n_draws)
         parts.append(_scores(found, _rows_at(frame, axis, found.index), n_draws, coverage, n_densities))
     scores = {name: np.stack([part[name] for part in parts]) for name in parts[0]}
-    coordinates = {"origin": frame.index[list(origins)], "horizon": steps, "variable": list(frame.columns)}
+    stamps = frame.index[list(origins)].rename("origin")
+    coordinates = {"origin": stamps, "horizon": steps, "variable": list(frame.columns)}
     by_cell, by_time = ("origin", "horizon", "variable"), ("origin", "horizon")
     dims = {name: by_cell if name in ("crps", "covered") else by_time for name in scores}
     return xr.Dataset({n: (dims[n], v) for n, v in scores.items()}, coordinates, attrs={"coverage": coverage})
-
-
-def _one_series(y: Any) -> pd.DataFrame:
-    panel = read(y, "y")
-    if panel.is_panel:
-        kind = "a dict" if isinstance(y, dict) else "a frame with a MultiIndex"
-        raise DataError(
-            f"y is {kind}, a panel of {len(panel.tables)} series; expected one series, as a frame: pass them one at a "
-            "time."
-        )
-    table = panel.tables[ONLY]
-    return pd.DataFrame(table.values, table.index, panel.columns)
 
 
 def _steps(axis: TimeAxis, fh: Any, end: Any) -> list[int]:
@@ -109,16 +175,17 @@ def _rows_at(frame: pd.DataFrame, axis: TimeAxis, stamps: pd.Index) -> np.ndarra
     return np.where((at >= 0)[:, None], frame.to_numpy()[at], np.nan)
 
 
-def _first_origin(frame: pd.DataFrame, initial: Any) -> int:
-    """The position of the first row that is forecast."""
+def _first_stamp(frames: dict[Any, pd.DataFrame], initial: Any) -> Any:
+    """The first stamp that is forecast, among those of all series."""
+    stamps = functools.reduce(lambda one, other: one.union(other), (frame.index for frame in frames.values()))
     if initial is None:
         initial = 0.7
     if isinstance(initial, float):
-        initial = round(initial * len(frame))
-    position = int(initial) if isinstance(initial, numbers.Integral) else _place(frame.index, initial)
-    if not 1 < position < len(frame):
-        raise OptionError(f"initial={initial!r} leaves {position} rows to train on; the series has {len(frame)} rows.")
-    return position
+        initial = round(initial * len(stamps))
+    position = int(initial) if isinstance(initial, numbers.Integral) else _place(stamps, initial)
+    if not 1 < position < len(stamps):
+        raise OptionError(f"initial={initial!r} leaves {position} rows to train on; y has {len(stamps)} stamps.")
+    return stamps[position]
 
 
 def _place(index: pd.Index, stamp: Any) -> int:
@@ -133,11 +200,6 @@ def _place(index: pd.Index, stamp: Any) -> int:
             f"initial={stamp!r} is no place among stamps like {index[0]!r} ({error}); expected a number of rows, a "
             "share between 0 and 1, or a stamp of the kind of the index."
         ) from error
-
-
-def _start_of_rest(forecaster: Any, frame: pd.DataFrame) -> int:
-    """The first row the forecaster has not seen."""
-    return int(frame.index.searchsorted(forecaster.end_, side="right"))
 
 
 def _scores(

@@ -11,6 +11,7 @@ import xarray as xr
 
 from .. import metrics
 from ..errors import DataError, OptionError, unknown_option
+from .data.frames import column_order
 
 
 class Forecast:
@@ -28,7 +29,7 @@ class Forecast:
     ) -> None:
         self.index, self.columns = index, columns
         self._log_density = log_density
-        coordinates = {"draw": np.arange(len(samples)), "time": index, "variable": list(columns)}
+        coordinates = {"draw": np.arange(len(samples)), "time": index.rename("time"), "variable": list(columns)}
         self.samples = xr.DataArray(samples, coordinates, dims=("draw", "time", "variable"))
 
     def __repr__(self) -> str:
@@ -45,7 +46,7 @@ class Forecast:
         centred = self.samples.values - self.samples.values.mean(axis=0)
         values = np.einsum("std,ste->tde", centred, centred) / max(len(centred) - 1, 1)
         names = list(self.columns)
-        coordinates = {"time": self.index, "variable": names, "variable_2": names}
+        coordinates = {"time": self.index.rename("time"), "variable": names, "variable_2": names}
         return xr.DataArray(values, coordinates, dims=("time", "variable", "variable_2"))
 
     def quantile(self, q: float) -> pd.DataFrame:
@@ -64,7 +65,7 @@ class Forecast:
         """Log density of what came, joint over variables, for each time; complete rows only (NaN elsewhere).
 
         kind: "mixture" of the model's transition densities over the draws, or "moments", a Gaussian with mean and
-        covariance of the draws.
+        covariance of the draws. Columns of a frame are found by their names, and its rows by their stamps.
         """
         values = self._values(y)
         if kind == "moments":
@@ -85,6 +86,8 @@ class Forecast:
     def _values(self, y: Any) -> np.ndarray:
         if isinstance(y, pd.Series):
             y = y.to_frame()
+        elif isinstance(y, pd.DataFrame):
+            y = y.iloc[:, column_order(y.columns, self.columns, "y", "the forecast has")]
         values = y.reindex(self.index).to_numpy(float) if isinstance(y, pd.DataFrame) else np.asarray(y, float)
         values = values.reshape(len(values), -1)
         if values.shape != (len(self.index), len(self.columns)):

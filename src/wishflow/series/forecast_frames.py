@@ -10,6 +10,7 @@ import pandas as pd
 
 from ..errors import OptionError
 from ..specs import checks
+from .data.units import Units
 from .forecast import Forecast
 
 
@@ -20,6 +21,7 @@ class ForecastFrames(abc.ABC):
     is_series_: bool
     is_panel_: bool
     name_: Any
+    units_: Units
 
     @abc.abstractmethod
     def forecast(self, fh: Any = None, X: Any = None, n_draws: int = 1000, random_state: Any = None) -> Any:
@@ -68,7 +70,7 @@ class ForecastFrames(abc.ABC):
         found = self.forecast(fh, X)
         if not self.is_panel_:
             return function(found)
-        return pd.concat({key: function(f) for key, f in found.items()})
+        return pd.concat({key: function(f) for key, f in found.items()}, names=list(self.units_.index_names))
 
     def _names(self) -> list:
         return list(self.columns_)

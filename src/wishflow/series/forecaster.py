@@ -28,7 +28,7 @@ from ..training.specs import TrainingSpec
 from ..wishart.specs import DIFFUSIONS, DiffusionSpec, GPDiffusion, Wishart
 from . import updating
 from .data.calendar import calendar_option
-from .data.frames import ONLY, Panel, check_targets, read
+from .data.frames import ONLY, Panel, check_form, check_targets, read
 from .data.horizons import horizon
 from .data.intake import further_rows, training_data
 from .data.times import noise_seed
@@ -38,7 +38,7 @@ from .forecast_frames import ForecastFrames
 from .layout import Layout
 from .presets import SERIES_PRESETS
 from .running import runner_of
-from .running.base import AbstractRunner, limits_with
+from .running.base import AbstractRunner, limits_with, sides
 from .specs import DynamicsSpec, Lags, Latent, chosen_lags
 from .starts import latent_start, latent_states, start_of
 from .training import SeriesProblem, train_series
@@ -53,20 +53,22 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
     are learnt). `lags`: a number p for the rows 1, …, p steps back, or chosen ones that begin with 1, such as
     (1, 2, 3, 24); above 1 they need a regular grid and count its rows. `freq` ("h"; a number where stamps are numbers)
     makes one: every row goes to the step nearest to it. Without it the stamps say what a step is, and `freq_` holds it
-    after `fit` (None: they are irregular). Daily stamps that leave out every weekend, three at least, are business days
-    ("B"), and holidays missing rows; `freq="D"` makes weekends steps too. `step`: the longest Euler step in units of
+    after `fit` (None: they are irregular). Daily stamps that leave out every weekend are business days ("B"), and
+    holidays missing rows; `freq="D"` makes weekends steps too, and `freq=pd.offsets.CustomBusinessDay(holidays=…)`
+    leaves out holidays. Rows of one step of `freq` are merged cell by cell. `step`: the longest Euler step in units of
     time, the median gap of the stamps (or `freq`); a gap of length g is cut into ⌈g/step⌉ equal steps wherever the
     model is used, and gaps above `max_gap` steps cut the series, so a smaller step needs a larger `max_gap`. `calendar`
     adds harmonics of day, week and year; "seasonal" also products of those of the day with those of the year, for the
     linear drift: a daily cycle that changes with the season. `verbose=1` shows progress and says what was inferred.
     `transform`: a name ("log1p", "log", "sqrt", "asinh"), a transformer, or a dict of them by column. Draws are mapped
     back and not cut, so behind "log1p" they lie above −1 and behind "sqrt" some may be slightly negative: where that
-    has no meaning, use `np.maximum(draws, 0)`; log densities are of the uncut law.
+    has no meaning, use `limits=0`, or `np.maximum(draws, 0)` (log densities are then of the uncut law).
     `latent_dim`: the series is seen through a readout of a state of that size (or a `wf.series.Latent`); None: it is
     the state itself. `objective`: "transition" scores each row given those before it (a latent state by particles),
     "rollout" free simulations from the first row of a window (from its first rows, encoded), as in the paper. `limits`
     keeps simulated paths near what was seen: 0 within the range of each column in training (of all series of a panel
-    together), 0.1 a tenth of that range beyond it; None lets them go anywhere.
+    together), 0.1 a tenth of that range beyond it; None lets them go anywhere. Steps end at the limit they would cross,
+    and log densities of forecasts know these point masses: what comes beyond the limits has none (−∞).
     `drift_posterior`: "point", a fitted GP drift, or "gaussian": its weights have a posterior with its full KL
     divergence, and each simulated path draws a function.
 
@@ -273,26 +275,27 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         check_is_fitted(self, "model_")
         n_draws = checks.positive_int("n_draws", n_draws)
         seed = self.seed_ if random_state is None else checks.any_seed(random_state)
-        covariates = _read_covariates(X)
-        self.units_.check_covariates(covariates)
+        covariates = self.units_.covariates(_read_covariates(X))
         fh = self.fh_ if fh is None else fh
         found = {key: self._forecast(key, tail, fh, covariates, n_draws, seed) for key, tail in self.tails_.items()}
         return found if self.is_panel_ else found[ONLY]
 
     def _forecast(self, key: Any, tail: Tail, fh: Any, X: Panel | None, n_draws: int, seed: int) -> Forecast:
         units, runner = self.units_, self._runner()
-        index = horizon(units.axis, fh, tail.index[-1])
+        index = horizon(units.axis, fh, tail.index[-1]).rename(units.index_names[-1])
         ticks = units.ticks(tail)[-1]
         seed = noise_seed(seed, key, tail.index[-1])
         h, u, place = units.future_ticks(key, tail, int(ticks.row[-1]), index, X)
-        values, before = runner.paths(ticks, h, u, n_draws, seed)
+        values, before, limits = runner.paths(ticks, h, u, n_draws, seed)
         before = before[:, place]
 
         def log_density(y: np.ndarray) -> np.ndarray:
             is_outside = ~units.transforms.is_supported(y)
             inside = np.where(is_outside, np.nan, y)
-            density = runner.horizon_log_density(before, units.forward(inside), h[place], u[place], seed)
-            density = density + units.log_jacobian(inside)
+            z = units.forward(inside)
+            density = runner.horizon_log_density(before, z, h[place], u[place], seed, limits)
+            # A probability has no Jacobian.
+            density = density + units.log_jacobian(np.where(sides(z, limits)[0] == 0, inside, np.nan))
             # No draw is ever outside, and rows with an entry missing have no density at all.
             return np.where(is_outside.any(axis=1) & ~np.isnan(y).any(axis=1), -np.inf, density)
 
@@ -303,15 +306,22 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
     def log_prob(self, y: Any, X: Any = None) -> pd.Series:
         """Log density of each row given the rows before it, in the units of y; NaN where a row has no past.
 
-        Where y goes on after the end of the data seen so far, that end is its past.
+        Where y goes on after the end of the data seen so far, that end is its past. Of rows that share a step (`freq`)
+        the last one has the score of them all. Series of a panel may be ones that were not there in `fit`.
         """
+        panel = self._read(y)
+        tails = self._with_past(panel, _read_covariates(X))
+        scores = {key: _counted_once(self._log_prob(tail)[at], at) for key, (tail, at) in tails.items()}
+        found = {key: pd.Series(values, index=panel.tables[key].index) for key, values in scores.items()}
+        result = pd.concat(found, names=list(panel.names)) if self.is_panel_ else found[ONLY]
+        return result.rename("log_prob")
+
+    def _read(self, y: Any) -> Panel:
+        """Further rows, in the form of those of `fit`."""
         check_is_fitted(self, "model_")
         panel = read(y, "y")
-        tails = self._with_past(panel, _read_covariates(X))
-        scores = {key: self._log_prob(tail)[at] for key, (tail, at) in tails.items()}
-        found = {key: pd.Series(values, index=panel.tables[key].index) for key, values in scores.items()}
-        result = pd.concat(found) if self.is_panel_ else found[ONLY]
-        return result.rename("log_prob")
+        check_form(panel, self.is_panel_)
+        return panel
 
     def _log_prob(self, tail: Tail) -> np.ndarray:
         units = self.units_
@@ -321,11 +331,11 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
     def _with_past(self, panel: Panel, X: Panel | None) -> dict[Any, tuple[Tail, np.ndarray]]:
         """New rows in model units after the known past where they go on from it, and where they are in the whole."""
         tails = {}
-        for key, (new, is_row) in further_rows(self.units_, panel, X, self.tails_).items():
+        for key, (new, of_row) in further_rows(self.units_, panel, X, self.tails_).items():
             past = self.tails_.get(key)
             goes_on = past is not None and new.index[0] > past.index[-1]
             whole = self.units_.joined(past, new) if past is not None and goes_on else new
-            tails[key] = (whole, whole.index.get_indexer(new.index[is_row]))
+            tails[key] = (whole, whole.index.get_indexer(new.index[of_row]))
         return tails
 
     def update(self, y: Any, X: Any = None, update_params: bool = False) -> WishartForecaster:
@@ -337,11 +347,10 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         for each. The latest quarter of the new rows, those after the last known one, is held back from training. The
         parameters change only if neither these rows nor the latest of the known rows, which training does use, are
         described worse. `status_` says what happened, and `history_` calls the iterations "update" or "rejected
-        update". An error leaves the forecaster as it was.
+        update". An error leaves the forecaster as it was. A panel gets the series that were not known before, too.
         """
-        check_is_fitted(self, "model_")
         trains = checks.flag("update_params", update_params)
-        panel = read(y, "y")
+        panel = self._read(y)
         admitted = further_rows(self.units_, panel, _read_covariates(X), self.tails_)
         self.units_.check_data(panel)
         new = {key: tail for key, (tail, _) in admitted.items()}
@@ -390,12 +399,11 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
 
         With a transform it is the rate of the increments of y to first order. Holes are filled by the filter's mean.
         """
-        check_is_fitted(self, "model_")
-        panel = read(y, "y")
+        panel = self._read(y)
         found = {}
-        for key, (tail, is_row) in further_rows(self.units_, panel, _read_covariates(X), self.tails_).items():
-            rates = self._covariances(tail)[is_row]
-            coordinates = {"time": panel.tables[key].index, "variable": self._names(), "variable_2": self._names()}
+        for key, (tail, of_row) in further_rows(self.units_, panel, _read_covariates(X), self.tails_).items():
+            rates, times = self._covariances(tail)[of_row], panel.tables[key].index.rename("time")
+            coordinates = {"time": times, "variable": self._names(), "variable_2": self._names()}
             found[key] = xr.DataArray(rates, coordinates, dims=("time", "variable", "variable_2"))
         return found if self.is_panel_ else found[ONLY]
 
@@ -420,6 +428,11 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
 
         check_is_fitted(self, "model_")
         save_forecaster(self, path)
+
+
+def _counted_once(scores: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """The score of each step at the last of its rows, NaN at the others, so that a sum counts it once."""
+    return np.where(np.append(at[1:] == at[:-1], False), np.nan, scores)
 
 
 def _read_covariates(X: Any) -> Panel | None:

@@ -48,6 +48,8 @@ def save_forecaster(forecaster: Any, path: str | Path) -> None:
         "columns": [plain(name) for name in forecaster.columns_],
         "x_columns": None if units.x_columns is None else [plain(name) for name in units.x_columns],
         "periods": list(units.periods),
+        "has_freq": units.has_freq,
+        "index_names": [name if isinstance(name, str) else None for name in units.index_names],
         **_rows_to_json(forecaster.tails_),
         "reservoir": _rows_to_json(_reservoir(forecaster)),
         "flags": {"is_series": forecaster.is_series_, "is_panel": forecaster.is_panel_},
@@ -150,6 +152,9 @@ def rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) ->
     forecaster.spec_, forecaster.training_ = specs.from_json(header["spec"]), specs.from_json(header["training"])
     forecaster.columns_ = pd.Index(header["columns"])
     forecaster.units_ = _units(forecaster, header, arrays)
+    if forecaster.freq is None and forecaster.units_.has_freq:
+        # It was an offset, which JSON lacks.
+        forecaster.freq = forecaster.units_.axis.step_name
     forecaster.is_series_, forecaster.is_panel_ = header["flags"]["is_series"], header["flags"]["is_panel"]
     forecaster.name_ = header["name"]
     forecaster.fh_ = None
@@ -170,18 +175,25 @@ def _units(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.ndarray
     spec = forecaster.spec_
     return Units(
         forecaster.columns_,
-        TimeAxis(**header["axis"]),
+        _axis(header["axis"]),
         # Files of older versions have no typical values.
         ColumnTransforms.of(forecaster.transform, forecaster.columns_, tuple(header.get("typical_values", ()))),
         Scaler(arrays["y_scaler.mean"], arrays["y_scaler.scale"]),
         pd.Index(header["x_columns"]) if has_x else None,
         Scaler(arrays["x_scaler.mean"], arrays["x_scaler.scale"]) if has_x else None,
         tuple(header["periods"]),
-        forecaster.freq is not None,
+        header.get("has_freq", forecaster.freq is not None),
         spec.step,
         spec.lags,
         spec.max_gap,
+        # One level, and those of ids before it.
+        tuple(header.get("index_names", (None, None) if header["flags"]["is_panel"] else (None,))),
     )
+
+
+def _axis(header: dict[str, Any]) -> TimeAxis:
+    """Files of older versions know no calendars of their own."""
+    return TimeAxis(**{**header, "holidays": tuple(header.get("holidays", ()))})
 
 
 def _parameter(value: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float, Int
 
 from ...errors import DataError
 from ..specs import Lags, memory_of
@@ -27,12 +28,16 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """All series by key, the names of their columns, and the form they came in."""
+    """All series by key, the names of their columns, and the form they came in.
+
+    `names` are those of the levels of the index: the time alone, or ids and then the time.
+    """
 
     tables: dict[Any, Table]
     columns: pd.Index
     is_series: bool
     is_panel: bool
+    names: tuple[Any, ...] = (None,)
 
 
 def read(data: Any, name: str) -> Panel:
@@ -44,8 +49,14 @@ def read(data: Any, name: str) -> Panel:
             raise DataError(f"{name} is an empty dict; expected one frame for each series.")
         parts = {key: read(frame, f"{name}[{key!r}]") for key, frame in data.items()}
         first = next(iter(parts.values()))
-        _require_same_columns(parts, first, name)
-        return Panel({k: p.tables[ONLY] for k, p in parts.items()}, first.columns, first.is_series, True)
+        nested = [key for key, part in parts.items() if part.is_panel]
+        if nested:
+            raise DataError(f"{name}[{nested[0]!r}] is a panel itself; expected one series for each key of a dict.")
+        tables = {
+            key: with_columns(part, first.columns, f"{name}[{key!r}]", "the first one has").tables[ONLY]
+            for key, part in parts.items()
+        }
+        return Panel(tables, first.columns, first.is_series, True, (*_id_names(parts), *first.names))
     frame, is_series = _frame(data, name)
     if not len(frame):
         raise DataError(f"{name} has no rows; expected at least one.")
@@ -53,14 +64,53 @@ def read(data: Any, name: str) -> Panel:
         levels: list[Any] = list(range(frame.index.nlevels - 1))
         groups = frame.groupby(level=levels if len(levels) > 1 else 0, sort=False)
         tables = {key: _table(part.droplevel(levels), f"{name} of {key!r}") for key, part in groups}
-        return Panel(tables, frame.columns, is_series, True)
-    return Panel({ONLY: _table(frame, name)}, frame.columns, is_series, False)
+        return Panel(tables, frame.columns, is_series, True, tuple(frame.index.names))
+    return Panel({ONLY: _table(frame, name)}, frame.columns, is_series, False, (frame.index.name,))
 
 
-def _require_same_columns(parts: dict[Any, Panel], first: Panel, name: str) -> None:
-    for key, part in parts.items():
-        if not part.columns.equals(first.columns):
-            raise DataError(f"{name}[{key!r}] has columns {list(part.columns)}; the first has {list(first.columns)}.")
+def _id_names(parts: dict[Any, Any]) -> tuple[None, ...]:
+    """A dict has no names for the levels of its keys."""
+    first = next(iter(parts))
+    return (None,) * (len(first) if isinstance(first, tuple) else 1)
+
+
+def with_columns(panel: Panel, columns: pd.Index, name: str, whose: str = "fit saw") -> Panel:
+    """The panel with these columns in this order: columns are found by their names, whatever their order.
+
+    A single column that has no name, as that of a Series may, is the only one there is.
+    """
+    if panel.columns.equals(columns):
+        return panel
+    is_unnamed = panel.is_series and panel.columns[0] == 0
+    order = np.zeros(1, int) if is_unnamed and len(columns) == 1 else column_order(panel.columns, columns, name, whose)
+    tables = {key: Table(table.index, table.values[:, order]) for key, table in panel.tables.items()}
+    return dataclasses.replace(panel, tables=tables, columns=columns)
+
+
+def column_order(given: pd.Index, expected: pd.Index, name: str, whose: str = "fit saw") -> np.ndarray:
+    """Where the expected columns are among the given ones; each must be there once, and no other."""
+    unknown, missing = [c for c in given if c not in expected], [c for c in expected if c not in given]
+    said = [f"{what}: {', '.join(map(repr, names))}" for what, names in (("unknown", unknown), ("missing", missing))]
+    said = [words for words, names in zip(said, (unknown, missing), strict=True) if names]
+    if len(given) != len(set(given)):
+        said.append(f"twice: {given[given.duplicated()][0]!r}")
+    if said:
+        raise DataError(f"{name} has columns {list(given)}; {whose} {list(expected)} ({'; '.join(said)}).")
+    return given.get_indexer(expected)
+
+
+def check_form(panel: Panel, is_panel: bool) -> None:
+    """Further rows come in the form of those of fit: one series, or a panel."""
+    if panel.is_panel and not is_panel:
+        raise DataError(
+            f"y is a panel of {len(panel.tables)} series; the forecaster was fitted to one: pass them one at a time, "
+            "or fit it to the panel."
+        )
+    if is_panel and not panel.is_panel:
+        raise DataError(
+            "y is one series; the forecaster was fitted to a panel: pass a dict of frames by id, {id: y}, or a frame "
+            "with a MultiIndex (id, time). The id may be a new one."
+        )
 
 
 def _frame(data: Any, name: str) -> tuple[pd.DataFrame, bool]:
@@ -88,19 +138,51 @@ def _table(frame: pd.DataFrame, name: str) -> Table:
         raise DataError(
             f"{name} holds infinity at {frame.index[row]}, {frame.columns[column]}; NaN marks what is missing."
         )
-    return Table(frame.index, values)
+    if not frame.index.has_duplicates:
+        return Table(frame.index, values)
+    values, of_row = merged(frame.index, frame.index, values, frame.columns, name)
+    return Table(frame.index[np.unique(of_row, return_index=True)[1]], values)
+
+
+def merged(
+    steps: Any, stamps: pd.Index, values: Float[np.ndarray, "N D"], columns: pd.Index, name: str
+) -> tuple[Float[np.ndarray, "M D"], Int[np.ndarray, " N"]]:
+    """One row for each of M steps, and the one that each given row went into: rows of one step are merged cell by cell.
+
+    `steps` do not decrease. A cell that is NaN in one row has the number of the other; two numbers must be the same.
+    """
+    steps = np.asarray(steps)
+    is_first = np.r_[True, steps[1:] != steps[:-1]]
+    of_row = np.cumsum(is_first) - 1
+    rank = np.arange(len(steps)) - np.flatnonzero(is_first)[of_row]
+    found = values[is_first]
+    for k in range(1, int(rank.max()) + 1):
+        rows = np.flatnonzero(rank == k)
+        known, new = found[of_row[rows]], values[rows]
+        differs = ~np.isnan(known) & ~np.isnan(new) & (known != new)
+        if differs.any():
+            row, d = np.argwhere(differs)[0]
+            here = rows[row]
+            where = (
+                f"the index of {name} holds {stamps[here]} twice"
+                if stamps[here] == stamps[here - 1]
+                else f"several rows of {name} fall on one step of the grid, for example {stamps[here - 1]} and "
+                f"{stamps[here]}"
+            )
+            raise DataError(
+                f"{where}, and {columns[d]!r} has two values there, {known[row, d]:g} and {new[row, d]:g}. Rows are "
+                "merged where no two numbers differ; keep one of them, take their mean (groupby, resample), or give "
+                "a shorter freq."
+            )
+        found[of_row[rows]] = np.where(np.isnan(known), new, known)
+    return found, of_row
 
 
 def _check_order(index: pd.Index, name: str) -> None:
-    """Stamps must be there, increasing and distinct."""
+    """Stamps must be there and in order."""
     if index.hasnans:
         raise DataError(
             f"the index of {name} holds NaT at position {int(np.flatnonzero(index.isna())[0])}; drop the row."
-        )
-    if index.has_duplicates:
-        stamp = index[index.duplicated()][0]
-        raise DataError(
-            f"the index of {name} holds {stamp} twice; keep one row for each stamp (groupby(level=0).mean())."
         )
     if not index.is_monotonic_increasing:
         raise DataError(f"the index of {name} is not sorted; call sort_index() first.")

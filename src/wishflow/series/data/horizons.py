@@ -51,7 +51,7 @@ def _span(axis: TimeAxis, fh: Any, end: Any) -> list[int]:
         raise OptionError(f"fh={fh!r} is no time span; expected one such as '48h', steps or stamps.") from error
     if has_days:
         clock = end.tz_localize(None)
-        stamps = pd.date_range(clock, clock + span, freq=axis.freq)
+        stamps = pd.date_range(clock, clock + span, freq=axis.offset)
         return list(range(1, int((stamps > clock).sum()) + 1))
     return list(range(1, int(np.floor(span.as_unit("ns").value / axis.unit + IRREGULAR)) + 1))
 
@@ -61,9 +61,10 @@ def _counted(axis: TimeAxis, steps: list[int], end: Any, fh: Any) -> list[int]:
         raise OptionError(f"fh={fh!r} given; expected steps of at least 1, counted from the end of the data ({end}).")
     _check_distinct(pd.Index(steps))
     if not axis.is_regular:
+        length = axis.unit if axis.kind == "number" else pd.Timedelta(round(axis.unit), unit="ns")
         raise OptionError(
-            f"fh={fh!r} counts steps, but the stamps are irregular; pass the stamps to forecast, or freq= to the "
-            "forecaster."
+            f"fh={fh!r} counts steps, but the stamps of the data are irregular (median gap {length}), so no length of "
+            "a step is known; pass the stamps to forecast (fh=[...]), or freq= to the forecaster."
         )
     return steps
 

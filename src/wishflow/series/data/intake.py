@@ -7,13 +7,12 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Int
 
-from ...errors import DataError
 from ...numerics.scaling import Scaler
 from ..specs import DynamicsSpec
 from .calendar import chosen_periods, seconds, with_harmonics
-from .frames import Panel
+from .frames import Panel, with_columns
 from .times import TimeAxis, on_axis
 from .transforms import ColumnTransforms
 from .units import Tail, Units
@@ -47,6 +46,7 @@ def training_data(
         spec.step,
         spec.lags,
         spec.max_gap,
+        panel.names,
     )
     parts = np.split(y_scaler.forward(z), np.cumsum([len(r.index) for r in rows.values()])[:-1])
     return units, {
@@ -57,19 +57,18 @@ def training_data(
 
 def further_rows(
     units: Units, panel: Panel, X: Panel | None, past: Mapping[Any, Tail] = MappingProxyType({})
-) -> dict[Any, tuple[Tail, Bool[np.ndarray, " N"]]]:
-    """Further rows in units that are known, and which of them came: the others are holes of the grid.
+) -> dict[Any, tuple[Tail, Int[np.ndarray, " N"]]]:
+    """Further rows in units that are known, and where each row that came is among them: the others are holes of the
+    grid, and rows of one step are in one place.
 
-    Stamps are in the zone of the past, and a series that goes on stays on its grid.
+    Stamps are in the zone of the past, and a series that goes on stays on its grid. Columns are found by their names.
     """
-    if not panel.columns.equals(units.columns):
-        raise DataError(f"y has columns {list(panel.columns)}; fit saw {list(units.columns)}.")
-    units.check_covariates(X)
+    panel, X = with_columns(panel, units.columns, "y"), units.covariates(X)
     stamps = {key: tail.index for key, tail in past.items()}
     found = {}
     for key, r in on_axis(units.axis, panel, X, stamps, units.has_freq, units.lags, units.max_gap * units.step).items():
         units.transforms.check_support(r.values, units.columns)
         known = r.covariates if units.x_scaler is None else units.x_scaler.forward(r.covariates)
         covariates = with_harmonics(known, r.index, units.periods)
-        found[key] = (Tail(r.times, units.forward(r.values), covariates, r.index), r.is_row)
+        found[key] = (Tail(r.times, units.forward(r.values), covariates, r.index), r.of_row)
     return found

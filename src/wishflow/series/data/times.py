@@ -16,15 +16,21 @@ from pandas.tseries.frequencies import to_offset
 from ...errors import DataError, OptionError
 from ...specs import checks
 from ..specs import Lags, memory_of
-from .frames import ONLY, Panel, Table
+from .frames import ONLY, Panel, Table, merged
+from .offsets import (
+    BUSINESS_DAY,
+    OWN_BUSINESS_DAY,
+    WEEKDAYS,
+    business_calendar,
+    inferred,
+    naive,
+    offset_of,
+    own_business_day,
+    period_name,
+    period_offset,
+)
 
 IRREGULAR = 1e-3
-# Offsets of uneven length, and the period that counts them.
-PERIOD_OF = {"MS": "M", "ME": "M", "BMS": "M", "BME": "M", "QS": "Q", "QE": "Q", "BQS": "Q", "BQE": "Q"}
-PERIOD_OF |= {"YS": "Y", "YE": "Y", "BYS": "Y", "BYE": "Y"}
-BUSINESS_DAY = "B"
-# Weekends that daily stamps must have skipped, one after another of their weeks, before that is taken for a rule.
-WEEKENDS = 3
 # The phase of a grid in parts of a step: enough to keep readings at half past the hour together.
 PHASES = 4
 
@@ -35,6 +41,8 @@ class TimeAxis:
 
     `kind` is "datetime" (numbers are nanoseconds), "period" (ordinals of `freq`; also for months and other spans of
     uneven length) or "number". `unit` is the length of one unit in these numbers; `zone` and `freq` give stamps back.
+    Business days of a calendar of their own have its days of the week ("1111100", Monday first) and its holidays (days
+    since 1970).
     """
 
     kind: str
@@ -42,6 +50,8 @@ class TimeAxis:
     zone: str | None = None
     freq: str | None = None
     is_regular: bool = True
+    weekmask: str | None = None
+    holidays: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, indices: list[pd.Index], freq: Any = None) -> TimeAxis:
@@ -50,7 +60,7 @@ class TimeAxis:
         for index in indices[1:]:
             check_same_kind(index, first, "a series of the panel", "the first one")
         if isinstance(first, pd.PeriodIndex):
-            if freq is not None and to_offset(freq) != first.freq:
+            if freq is not None and period_offset(freq) != first.freq:
                 raise OptionError(
                     f"freq={freq!r} given, but the index holds periods of {first.freqstr}; turn it into stamps "
                     "(index.to_timestamp()), or resample the series first."
@@ -67,10 +77,37 @@ class TimeAxis:
         if self.kind == "number":
             return np.asarray(index, float)
         if self.kind == "period":
-            return np.asarray(index.asi8 if isinstance(index, pd.PeriodIndex) else _ordinals(index, self.freq), float)
+            return np.asarray(index.asi8 if isinstance(index, pd.PeriodIndex) else self._ordinals(index), float)
         if self._counts_days:  # of the wall clock: those on which clocks change are steps as all others
-            return np.asarray(_naive(index).as_unit("ns").asi8, float)
+            return np.asarray(naive(index).as_unit("ns").asi8, float)
         return np.asarray(_utc(index).asi8, float)
+
+    def _ordinals(self, index: Any) -> np.ndarray:
+        """The number of the week, month, quarter, year or business day that each stamp lies in.
+
+        A day that is no business day counts as the next one that is.
+        """
+        stamps = naive(index)
+        if self.counts_business_days:
+            return np.busday_count("1970-01-01", stamps.to_numpy().astype("datetime64[D]"), busdaycal=self._business)
+        return stamps.to_period(period_name(self.offset)).asi8
+
+    def is_step_day(self, index: Any) -> Bool[np.ndarray, " N"]:
+        """Whether stamps lie on days that have steps: all, but for those that are no business days."""
+        if not self.counts_business_days or isinstance(index, pd.PeriodIndex):
+            return np.ones(len(index), bool)
+        return np.is_busday(naive(index).to_numpy().astype("datetime64[D]"), busdaycal=self._business)
+
+    @property
+    def _business(self) -> np.busdaycalendar:
+        return business_calendar(self.weekmask or WEEKDAYS, self.holidays)
+
+    @property
+    def offset(self) -> Any:
+        """The steps as an offset of pandas; None where they have no frequency."""
+        if self.weekmask is not None:
+            return own_business_day(int(self.unit), self.weekmask, self.holidays)
+        return None if self.freq is None else to_offset(self.freq)
 
     def units(self, index: pd.Index, origin: float) -> np.ndarray:
         """Time since `origin` (a number of the axis) in units."""
@@ -87,12 +124,13 @@ class TimeAxis:
         if self.kind == "number":
             return pd.Index(end + steps * (int(self.unit) if float(self.unit).is_integer() else self.unit))
         if self.kind == "period" and isinstance(end, pd.Period):
-            return pd.PeriodIndex([end + int(k) for k in steps], freq=self.freq)
+            ordinals = end.ordinal + steps * int(self.unit)
+            return pd.PeriodIndex.from_ordinals(ordinals, freq=end.freq)  # type: ignore[attr-defined]
         if self.kind == "period" or self._counts_days:
             # Months differ in length, and so does a day on which clocks change.
             n_before, clock = max(0, -int(steps.min())), end.tz_localize(None)
-            after = pd.date_range(clock, periods=max(0, int(steps.max())) + 1, freq=self.freq)
-            before = pd.date_range(end=clock, periods=n_before + 1, freq=self.freq)[:-1]
+            after = pd.date_range(clock, periods=max(0, int(steps.max())) + 1, freq=self.offset)
+            before = pd.date_range(end=clock, periods=n_before + 1, freq=self.offset)[:-1]
             ahead = (before.append(after) if n_before else after)[steps + n_before]
             # An hour that clocks skip is the next one, and of one that they repeat it is the first.
             return ahead.tz_localize(end.tz, nonexistent="shift_forward", ambiguous=np.ones(len(ahead), bool))
@@ -106,13 +144,18 @@ class TimeAxis:
     @property
     def counts_business_days(self) -> bool:
         # Without a multiple; names of periods ("2M") are not all names of offsets.
-        return self.kind == "period" and (self.freq or "").lstrip("0123456789") == BUSINESS_DAY
+        return self.kind == "period" and (self.freq or "").lstrip("0123456789") in (BUSINESS_DAY, OWN_BUSINESS_DAY)
 
     @property
     def step_name(self) -> Any:
-        """The frequency of the steps: an alias of pandas ("h", "B", "MS"), a number, or None for irregular stamps."""
+        """The frequency of the steps: an alias of pandas ("h", "B", "MS"), a number, or None for irregular stamps.
+
+        Business days of a calendar of their own, which no alias describes, have an offset.
+        """
         if not self.is_regular:
             return None
+        if self.weekmask is not None:
+            return self.offset
         if self.freq is not None:
             return self.freq
         if self.kind == "number":
@@ -129,57 +172,20 @@ def _utc(index: pd.Index) -> pd.DatetimeIndex:
     return (index.tz_convert("UTC") if index.tz is not None else index).as_unit("ns")
 
 
-def _naive(index: pd.Index) -> pd.DatetimeIndex:
-    index = pd.DatetimeIndex(index)
-    return index.tz_localize(None) if index.tz is not None else index
-
-
-def _ordinals(index: Any, freq: str | None) -> np.ndarray:
-    """The number of the month, quarter, year or business day that each stamp lies in."""
-    naive = _naive(index)
-    name = to_offset(freq).name  # type: ignore[union-attr]  # without its multiple
-    if name == "B":
-        return np.busday_count("1970-01-01", naive.to_numpy().astype("datetime64[D]"))
-    return naive.to_period(PERIOD_OF.get(name.split("-")[0], name)).asi8
-
-
 def _datetime_axis(indices: list[Any], freq: Any) -> TimeAxis:
     zone = None if indices[0].tz is None else str(indices[0].tz)
-    found = freq
-    if found is None:
-        names = {index.freqstr or (pd.infer_freq(index) if len(index) > 2 else None) for index in indices}
-        found = names.pop() if len(names) == 1 else None
-    if found is None and _are_business_days(indices):
-        found = BUSINESS_DAY
-    if found is not None:
-        found = to_offset(found)
-        if not isinstance(found, pd.tseries.offsets.Tick | pd.tseries.offsets.Day):
-            return TimeAxis("period", float(found.n), zone, found.freqstr)
+    found = inferred(indices) if freq is None else offset_of(freq)
+    if isinstance(found, pd.offsets.CustomBusinessDay):
+        calendar = found.calendar
+        weekmask = "".join(str(int(day)) for day in calendar.weekmask)
+        holidays = tuple(int(day) for day in calendar.holidays.astype("datetime64[D]").astype(int))
+        return TimeAxis("period", float(found.n), zone, found.freqstr, True, weekmask, holidays)
+    if found is not None and not isinstance(found, pd.offsets.Tick | pd.offsets.Day):
+        return TimeAxis("period", float(found.n), zone, found.freqstr)
     gaps = np.concatenate([np.diff(_utc(index).asi8.astype(float)) for index in indices])
     unit = _median_gap(gaps) if found is None else float(_length(found).as_unit("ns").value)
     is_regular = found is not None or _is_regular(gaps, unit)
     return TimeAxis("datetime", unit, zone, None if found is None else found.freqstr, is_regular)
-
-
-def _are_business_days(indices: list[Any]) -> bool:
-    """Whether daily stamps say that they are business days, some of them missing, as markets' with their holidays.
-
-    All series have one stamp a day at one time of the day (of the wall clock), none on a Saturday or Sunday, but some
-    on each other day of the week; most stamps follow the business day before them; and the weeks of one series go on
-    over at least `WEEKENDS` weekends. Weekly and monthly stamps do not follow each other's day, and calendars with
-    other weekends have stamps on one of these days, or none on another.
-    """
-    days = [_naive(index).as_unit("ns") for index in indices]
-    if any((index - index.normalize()).nunique() != 1 for index in days):
-        return False
-    numbers = [index.to_numpy().astype("datetime64[D]") for index in days]
-    if set(np.concatenate([index.dayofweek for index in days])) != set(range(5)):
-        return False
-    gaps = np.concatenate([np.busday_count(each[:-1], each[1:]) for each in numbers])
-    # Day 0 was a Thursday: weeks begin on Mondays.
-    weeks = [(each.astype(int) + 3) // 7 for each in numbers]
-    n_weekends = max(int((np.diff(week) == 1).sum()) for week in weeks)
-    return n_weekends >= WEEKENDS and bool(np.median(gaps) == 1.0)
 
 
 def _length(offset: Any) -> pd.Timedelta:
@@ -249,7 +255,7 @@ def grid_start(axis: TimeAxis, index: pd.Index) -> Any:
 
 def _step_of(axis: TimeAxis, stamp: pd.Timestamp) -> pd.Timestamp:
     """The stamp of the month, quarter, year or business day that a stamp lies in."""
-    offset: Any = to_offset(axis.freq)
+    offset = axis.offset
     if offset.is_on_offset(stamp):
         return stamp
     sides = pd.DatetimeIndex([offset.rollback(stamp), offset.rollforward(stamp)]).normalize()
@@ -258,20 +264,13 @@ def _step_of(axis: TimeAxis, stamp: pd.Timestamp) -> pd.Timestamp:
 
 
 def places(axis: TimeAxis, index: pd.Index, start: Any) -> Int[np.ndarray, " N"]:
-    """The steps of the grid through `start` nearest to the rows; one row for each."""
-    found = np.round(_units(axis, index, start)).astype(int)
-    if (np.diff(found) < 1).any():
-        k = int(np.flatnonzero(np.diff(found) < 1)[0])
-        raise DataError(
-            f"several rows fall on one step of the grid, for example {index[k]} and {index[k + 1]}; resample the "
-            "series, or give a shorter freq."
-        )
-    return found
+    """The steps of the grid through `start` nearest to the rows."""
+    return np.round(_units(axis, index, start)).astype(int)
 
 
 def placed(axis: TimeAxis, index: pd.Index, start: Any) -> pd.Index:
-    """The stamps of the grid through `start` nearest to the rows."""
-    found = axis.ahead(start, places(axis, index, start))
+    """The stamps of the grid through `start` nearest to the rows, each once."""
+    found = axis.ahead(start, np.unique(places(axis, index, start)))
     return index if found.equals(index) else found
 
 
@@ -284,7 +283,7 @@ def placed_covariates(axis: TimeAxis, table: Table, start: Any, rows: pd.Index) 
         table = Table(table.index.tz_convert(start.tz), table.values)
     units = _units(axis, table.index, start)
     place = np.round(units).astype(int)
-    distance = np.where(np.isin(axis.numbers(table.index), axis.numbers(rows)), -1.0, np.abs(units - place))
+    distance = np.abs(units - place) - np.isin(axis.numbers(table.index), axis.numbers(rows))
     order = np.lexsort((distance, place))
     keep = order[np.unique(place[order], return_index=True)[1]]
     return Table(axis.ahead(start, place[keep]), table.values[keep])
@@ -297,6 +296,12 @@ def filled(axis: TimeAxis, index: pd.Index, max_gap: float) -> tuple[pd.Index, B
     """
     start = grid_start(axis, index)
     place = places(axis, index, start)
+    if (np.diff(place) < 1).any():
+        k = int(np.flatnonzero(np.diff(place) < 1)[0])
+        raise DataError(
+            f"several rows fall on one step of the grid, for example {index[k]} and {index[k + 1]}; fit with freq= to "
+            "merge rows of one step, resample the series, or give a shorter freq."
+        )
     inside = [np.arange(a + 1, b) for a, b in itertools.pairwise(place) if 1 < b - a <= max_gap]
     if not inside:
         return index, np.ones(len(index), bool)
@@ -323,7 +328,7 @@ def _units(axis: TimeAxis, index: pd.Index, start: Any) -> np.ndarray:
 class Rows:
     """A series at stamps of the axis, its times in units of the model, NaN where a step has no row, and X there.
 
-    `is_row` marks the rows that came.
+    `is_row` marks the steps that rows came for, `of_row` has the step of each row that came.
     """
 
     index: pd.Index
@@ -331,6 +336,7 @@ class Rows:
     values: Float[np.ndarray, "N D"]
     covariates: Float[np.ndarray, "N U"]
     is_row: Bool[np.ndarray, " N"]
+    of_row: Int[np.ndarray, " M"]
 
 
 def on_axis(
@@ -345,7 +351,8 @@ def on_axis(
     """Every series at the stamps of the axis: in the zone of the rows known so far, on the grid of `freq` if given, and
     with its holes as rows where there is a grid.
 
-    `past` has the stamps known so far; a series that goes on stays on their grid. Gaps above `longest_gap` units are
+    `past` has the stamps known so far; a series that goes on stays on their grid. Rows of one step of the grid are
+    merged cell by cell (`frames.merged`). Gaps above `longest_gap` units are
     not filled, and without `freq` nor lags that need it, nothing is where X would have to be known there.
     """
     is_filled = axis.is_regular and (memory_of(lags) > 1 or X is None or has_freq)
@@ -359,18 +366,23 @@ def on_axis(
     for key, table in panel.tables.items():
         known, source = past.get(key), source_of(key, X)
         index: Any = table.index
+        values, of_row = table.values, np.arange(len(index))
         if known is not None and isinstance(index, pd.DatetimeIndex) and index.tz is not None:
             index = index.tz_convert(known.tz)  # type: ignore[attr-defined]
         if has_freq:
             start = grid_start(axis, index) if known is None else known[-1]
             source = None if source is None else placed_covariates(axis, source, start, index)
+            place = places(axis, index, start)
+            if (np.diff(place) == 0).any():
+                values, of_row = merged(place, index, values, panel.columns, named("y", key))
             index = placed(axis, index, start)
         else:
-            _require_weekdays(axis, index, named("y", key))
+            _require_step_days(axis, index, named("y", key))
             require_one_row_a_step(axis, index)
         index, is_row = filled(axis, index, longest_gap) if is_filled else (index, np.ones(len(index), bool))
         covariates = np.zeros((len(index), 0)) if source is None else at_stamps(source, index)
-        found[key] = Rows(index, axis.since_first(index), spread(table.values, is_row), covariates, is_row)
+        of_row = np.flatnonzero(is_row)[of_row]
+        found[key] = Rows(index, axis.since_first(index), spread(values, is_row), covariates, is_row, of_row)
     return found
 
 
@@ -409,19 +421,19 @@ def require_one_row_a_step(axis: TimeAxis, index: pd.Index) -> None:
         raise DataError(
             f"two rows fall on one {step}: {index[k]} and {index[k + 1]}. The frequency was inferred from the "
             "stamps of fit, and each step has one row. To correct a known row, give it at its own stamp; to add "
-            "rows, keep one for each step, or fit again with a shorter freq."
+            "rows, keep one for each step, or fit again: with freq= to merge rows of one step, or with a shorter freq."
         )
 
 
-def _require_weekdays(axis: TimeAxis, index: Any, name: str) -> None:
+def _require_step_days(axis: TimeAxis, index: Any, name: str) -> None:
     """Of business days that were inferred."""
-    is_weekend = index.dayofweek > 4 if axis.counts_business_days else np.zeros(1, bool)
-    if is_weekend.any():
-        stamp = index[is_weekend][0]
+    is_off = ~axis.is_step_day(index)
+    if is_off.any():
+        stamp = index[is_off][0]
+        what = f"a {stamp.strftime('%A')}" if stamp.dayofweek > 4 else "a day off"
         raise DataError(
-            f"{name} holds {stamp}, a {stamp.strftime('%A')}, but business days were inferred from the stamps of fit; "
-            "fit with freq='D' if weekends belong to the series, or with freq='B' to move such rows to the next "
-            "business day."
+            f"{name} holds {stamp}, {what}, but business days were inferred from the stamps of fit; fit with freq='D' "
+            "if such days belong to the series, or with freq='B' to move such rows to the next business day."
         )
 
 

@@ -1,7 +1,19 @@
 """Transforms of the targets, column by column: one-to-one maps of an interval onto the whole line, with their slopes.
 
-Draws of a model are mapped back as they are, none is cut, so that they have the density that `log_prob` gives: that
-of the model times the slope dz/dy.
+Draws and log densities of a forecast are of one law. Draws of a model are mapped back as they are, so that they have
+the density of the model times the slope dz/dy:
+
+- none, "asinh": on the whole line;
+- "log": above 0;
+- "log1p": above −1, so that some draws of a series with many zeros lie between −1 and 0;
+- "sqrt": on the whole line; near zero and below the root goes on as its tangent (`square_root`);
+- a transformer: where its inverse leads, with slopes by differences.
+
+None of these laws has a point mass, and transforms cut nothing. With `limits`, and only then, a step of a path that
+would cross a limit ends there: each column has a probability to be at its low and at its high limit, a density (that of
+the step, unchanged) between them, and nothing beyond. `Forecast.log_prob` knows these masses
+(`series.running.censored`): columns at a limit count with a probability, which has no slope, the others with a density.
+Data are no paths: `WishartForecaster.log_prob` is of steps without limits, whatever the option says.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from ...numerics.scaling import Scaler
 from ..specs import Lags, memory_of
 from ..windows import Series, Ticks, n_substeps, to_ticks
 from .calendar import n_products, with_harmonics
-from .frames import Panel, Table
+from .frames import Panel, Table, with_columns
 from .times import (
     TimeAxis,
     at_stamps,
@@ -54,6 +54,8 @@ class Units:
     step: float
     lags: Lags
     max_gap: float
+    # Of the levels of the index of y, the time being the last one; files of older versions have none.
+    index_names: tuple[Any, ...] = (None,)
 
     @property
     def n_linear(self) -> int:
@@ -105,17 +107,17 @@ class Units:
 
     def check_data(self, panel: Panel) -> None:
         """Rows to condition on are of the kind that the transforms take."""
-        for table in panel.tables.values():
+        for table in with_columns(panel, self.columns, "y").tables.values():
             self.transforms.check_data(table.values, self.columns)
 
     # --- rows ---
 
-    def check_covariates(self, X: Panel | None) -> None:
+    def covariates(self, X: Panel | None) -> Panel | None:
+        """Covariates with the columns of fit in their order; given if, and only if, they were then."""
         if (X is None) != (self.x_columns is None):
             came, expected = ("no X", "one with") if X is None else ("an X", "none; it was fitted without")
             raise DataError(f"{came} was given; the forecaster expects {expected} covariates, as in fit.")
-        if X is not None and self.x_columns is not None and not X.columns.equals(self.x_columns):
-            raise DataError(f"X has columns {list(X.columns)}; fit saw {list(self.x_columns)}.")
+        return X if X is None or self.x_columns is None else with_columns(X, self.x_columns, "X")
 
     def rows(self, tail: Tail, keep: Any) -> Tail:
         """Some rows of a series; times are counted from the first of them."""

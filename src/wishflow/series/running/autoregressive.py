@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ... import metrics
 from ...numerics.devices import compiled, computing, on_device
@@ -17,6 +17,7 @@ from .. import gaussian_filter as filtering
 from ..autoregressive import DynamicsModel, simulate
 from ..layout import Layout
 from ..windows import Ticks, Windows, cut, histories
+from . import censored
 from .base import TICKS_CLASS, AbstractRunner, in_blocks, limits_with, padded_ticks
 
 N_SCORE_DRAWS = 100
@@ -176,26 +177,41 @@ class AutoRegressiveRunner(AbstractRunner):
 
     def paths(
         self, ticks: Ticks, h: np.ndarray, u: np.ndarray, n_draws: int, seed: int
-    ) -> tuple[Float[np.ndarray, "S T P"], Float[np.ndarray, "S T K"]]:
+    ) -> tuple[Float[np.ndarray, "S T P"], Float[np.ndarray, "S T K"], Float[np.ndarray, "2 P"] | None]:
         belief = last_belief(self.model, ticks)
         starts = draw_histories(belief, n_draws, np.random.default_rng(seed))
         n, dim = len(h), self.model.layout.dim
         h, u = padded_ticks(TICKS_CLASS, h, u)
+        limits = None if self.limits is None else limits_with(self.limits, np.asarray(belief.mean[:, :dim]))
         with computing():
             arrays = (on_device(x) for x in (starts, h, u))
-            limits = (
-                None if self.limits is None else on_device(limits_with(self.limits, np.asarray(belief.mean[:, :dim])))
-            )
-            end, before = _run_paths(self.model, *arrays, jax.random.key(seed), limits)
+            on_limits = None if limits is None else on_device(limits)
+            end, before = _run_paths(self.model, *arrays, jax.random.key(seed), on_limits)
             before, end = np.asarray(before), np.asarray(end)
         after = np.concatenate([before[1:, :, :dim], end[None]])[:n]
-        return np.swapaxes(after, 0, 1), np.swapaxes(before[:n], 0, 1)
+        return np.swapaxes(after, 0, 1), np.swapaxes(before[:n], 0, 1), limits
 
     def step_log_density(
-        self, before: Float[np.ndarray, "N K"], y: Float[np.ndarray, "N P"], h: np.ndarray, u: np.ndarray, seed: int
+        self,
+        before: Float[np.ndarray, "N K"],
+        y: Float[np.ndarray, "N P"],
+        h: np.ndarray,
+        u: np.ndarray,
+        seed: int,
+        side: Int[np.ndarray, "N P"],
     ) -> Float[np.ndarray, " N"]:
-        X = np.concatenate([before, u], axis=-1)
-        return mixture_log_density(self.model, X, y - before[:, : y.shape[1]], h, 1, seed)
+        X, increment = np.concatenate([before, u], axis=-1), y - before[:, : y.shape[1]]
+        at_limit, result = (side != 0).any(axis=1), np.zeros(len(y))
+        free = ~at_limit
+        result[free] = mixture_log_density(self.model, X[free], increment[free], h[free], 1, seed)
+        if at_limit.any():
+            parts = (part[at_limit] for part in (X, increment, side, h))
+
+            def block(*parts: Array) -> Array:
+                return censored.step_log_density(self.model, *parts, jax.random.key(seed))
+
+            result[at_limit] = in_blocks(block, *parts)
+        return result
 
     def row_log_density(self, ticks: list[Ticks], n_rows: int, seed: int) -> Float[np.ndarray, " R"]:
         transitions, windows = cut(ticks, self.model.layout.lags)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
 from ...metrics import mixture_log_density
 from ...numerics.devices import computing, on_device
@@ -15,6 +15,8 @@ from ..windows import Ticks
 
 BLOCK = 2048
 TICKS_CLASS = 8
+# What is as near to a limit as this share of the range between limits is at it: values go to the units of y and back.
+ROUNDING = 1e-9
 
 
 class AbstractRunner(abc.ABC):
@@ -23,14 +25,22 @@ class AbstractRunner(abc.ABC):
     @abc.abstractmethod
     def paths(
         self, ticks: Ticks, h: np.ndarray, u: np.ndarray, n_draws: int, seed: int
-    ) -> tuple[Float[np.ndarray, "S T P"], Float[np.ndarray, "S T K"]]:
-        """Draws of y at the ticks that follow those given, and what each draw knew before its step there."""
+    ) -> tuple[Float[np.ndarray, "S T P"], Float[np.ndarray, "S T K"], Float[np.ndarray, "2 P"] | None]:
+        """Draws of y at the ticks that follow those given, what each draw knew before its step there, and the limits
+        that steps ended at.
+        """
 
     @abc.abstractmethod
     def step_log_density(
-        self, before: Float[np.ndarray, "N K"], y: Float[np.ndarray, "N P"], h: np.ndarray, u: np.ndarray, seed: int
+        self,
+        before: Float[np.ndarray, "N K"],
+        y: Float[np.ndarray, "N P"],
+        h: np.ndarray,
+        u: np.ndarray,
+        seed: int,
+        side: Int[np.ndarray, "N P"],
     ) -> Float[np.ndarray, " N"]:
-        """log p(y | what was known before the step)."""
+        """log p(y | what was known before the step); `side` as that of `sides`."""
 
     @abc.abstractmethod
     def row_log_density(self, ticks: list[Ticks], n_rows: int, seed: int) -> Float[np.ndarray, " R"]:
@@ -41,18 +51,40 @@ class AbstractRunner(abc.ABC):
         """Filtered values of y and the mean covariance rate of its increments, at every tick."""
 
     def horizon_log_density(
-        self, before: Float[np.ndarray, "S T K"], y: Float[np.ndarray, "T P"], h: np.ndarray, u: np.ndarray, seed: int
+        self,
+        before: Float[np.ndarray, "S T K"],
+        y: Float[np.ndarray, "T P"],
+        h: np.ndarray,
+        u: np.ndarray,
+        seed: int,
+        limits: Float[np.ndarray, "2 P"] | None = None,
     ) -> Float[np.ndarray, " T"]:
-        """The mixture over draws of the densities of the last step; NaN where y is not complete."""
+        """The mixture over draws of the densities of the last step; NaN where y is not complete.
+
+        At a limit a column has a probability, within limits a density, beyond them neither (−∞).
+        """
+        side, is_beyond = sides(y, limits)
         n_draws, n_times, _ = before.shape
         times = np.flatnonzero(~np.isnan(y).any(axis=1))
         result = np.full(n_times, np.nan)
         if len(times):
             past = np.swapaxes(before[:, times], 0, 1).reshape(len(times) * n_draws, -1)
-            y, h, u = (np.repeat(x[times], n_draws, axis=0) for x in (y, h, u))
-            each = self.step_log_density(past, y, h, u, seed)
+            y, h, u, side = (np.repeat(x[times], n_draws, axis=0) for x in (y, h, u, side))
+            each = self.step_log_density(past, y, h, u, seed, side)
             result[times] = mixture_log_density(each.reshape(len(times), n_draws).T)
-        return result
+        return np.where(is_beyond.any(axis=1) & ~np.isnan(result), -np.inf, result)
+
+
+def sides(
+    y: Float[np.ndarray, "T P"], limits: Float[np.ndarray, "2 P"] | None
+) -> tuple[Int[np.ndarray, "T P"], Bool[np.ndarray, "T P"]]:
+    """1 at the high limit, −1 at the low one (but for rounding), 0 elsewhere; and what is beyond them."""
+    if limits is None:
+        return np.zeros(y.shape, int), np.zeros(y.shape, bool)
+    slack = ROUNDING * (limits[1] - limits[0])
+    is_low, is_high = (np.abs(y - limit) <= slack for limit in limits)
+    is_beyond = ~is_low & ~is_high & ((y < limits[0]) | (y > limits[1]))
+    return is_high.astype(int) - is_low.astype(int), is_beyond
 
 
 def limits_with(limits: Float[np.ndarray, "2 D"], rows: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "2 D"]:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ...numerics.devices import compiled, computing, on_device
 from .. import particle_filter as particles
@@ -63,6 +63,17 @@ def _rates(
     return prepared.readout(x)[0], G @ rate @ jnp.swapaxes(G, -1, -2)
 
 
+def _noise_keys(seed: int) -> tuple[PRNGKeyArray, PRNGKeyArray, PRNGKeyArray]:
+    """Keys for the filter, for paths and for densities of steps.
+
+    Both the filter and paths split their key into one for each tick, so with one key for both the first steps of a
+    forecast would be made of the noise of the first steps of the filter. Seeds that were drawn make keys of which none
+    is split from another.
+    """
+    of_paths, of_densities = np.random.SeedSequence(seed).generate_state(2)
+    return jax.random.key(seed), jax.random.key(of_paths), jax.random.key(of_densities)
+
+
 class LatentRunner(AbstractRunner):
     """Filters with particles; what a draw knows before a step is its state."""
 
@@ -76,26 +87,33 @@ class LatentRunner(AbstractRunner):
         is_seen[n:] = False
         with computing():
             inputs = (on_device(x) for x in (h, u, np.nan_to_num(y), is_seen))
-            last, (means, scores) = _run_filter(self.model, *inputs, jax.random.key(seed), N_PARTICLES)
+            last, (means, scores) = _run_filter(self.model, *inputs, _noise_keys(seed)[0], N_PARTICLES)
         return np.asarray(last), np.asarray(means)[:n], np.asarray(scores)[:n]
 
     def paths(
         self, ticks: Ticks, h: np.ndarray, u: np.ndarray, n_draws: int, seed: int
-    ) -> tuple[Float[np.ndarray, "S T P"], Float[np.ndarray, "S T K"]]:
+    ) -> tuple[Float[np.ndarray, "S T P"], Float[np.ndarray, "S T K"], None]:
         last, _, _ = self._filtered(ticks, seed)
         x = last[np.random.default_rng(seed).permutation(n_draws) % len(last)]
         n = len(h)
         h, u = padded_ticks(TICKS_CLASS, h, u)
         with computing():
-            key = jax.random.key(seed)
-            y, before = _run_paths(self.model, *(on_device(a) for a in (x, h, u)), key)
-        return np.swapaxes(np.asarray(y)[:n], 0, 1), np.swapaxes(np.asarray(before)[:n], 0, 1)
+            y, before = _run_paths(self.model, *(on_device(a) for a in (x, h, u)), _noise_keys(seed)[1])
+        return np.swapaxes(np.asarray(y)[:n], 0, 1), np.swapaxes(np.asarray(before)[:n], 0, 1), None
 
     def step_log_density(
-        self, before: Float[np.ndarray, "N K"], y: Float[np.ndarray, "N P"], h: np.ndarray, u: np.ndarray, seed: int
+        self,
+        before: Float[np.ndarray, "N K"],
+        y: Float[np.ndarray, "N P"],
+        h: np.ndarray,
+        u: np.ndarray,
+        seed: int,
+        side: Int[np.ndarray, "N P"],
     ) -> Float[np.ndarray, " N"]:
+        del side  # a latent state has no limits
+
         def block(x: Array, y: Array, h: Array, u: Array) -> Array:
-            return _step_log_density(self.model, x, y, h, u, jax.random.key(seed))
+            return _step_log_density(self.model, x, y, h, u, _noise_keys(seed)[2])
 
         return in_blocks(block, before, y, h, u)
 

@@ -1,0 +1,170 @@
+"""Steps of the calendar: what stamps say themselves, offsets of pandas as `freq`, periods."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from pandas.tseries.frequencies import to_offset
+from pandas.tseries.holiday import USFederalHolidayCalendar
+from sklearn.base import clone
+
+import wishflow as wf
+from wishflow.errors import DataError, OptionError
+from wishflow.series.data.horizons import horizon
+from wishflow.series.data.times import TimeAxis
+
+SMALL = {"n_inducing": 8, "max_iter": 5, "rank": 2, "n_train_samples": 2, "random_state": 0}
+FEDERAL = pd.offsets.CustomBusinessDay(calendar=USFederalHolidayCalendar())
+SUN_TO_THU = pd.offsets.CustomBusinessDay(weekmask="Sun Mon Tue Wed Thu", holidays=["2024-01-15"])
+
+
+def walk(index, seed=0):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(10.0 + np.cumsum(rng.normal(size=(len(index), 2)), axis=0), index, ["a", "b"])
+
+
+def plain(index):
+    """Stamps that say nothing of their frequency themselves."""
+    return pd.DatetimeIndex(list(index))
+
+
+CALENDARS = ["W-MON", "W-SUN", "MS", "ME", "BMS", "BME", "2MS"]
+CALENDARS += ["QS-JAN", "QE-DEC", "QS-NOV", "QE-OCT", "YS-APR", "YE-JUN"]
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+@pytest.mark.parametrize("freq", [*CALENDARS, "D", "B", "2B"])
+def test_steps_are_those_of_the_calendar_also_where_some_are_missing(freq, zone):
+    """Regular in calendar units though not in seconds: a step is one period, and so is one over a hole."""
+    whole = pd.date_range("2023-01-05", periods=40, freq=freq, tz=zone)
+    keep = np.delete(np.arange(33), [7, 8, 20])
+    for index, given in ((plain(whole[:33]), None), (plain(whole)[keep], None), (plain(whole)[keep], freq)):
+        axis = TimeAxis.of([index], given)
+        place = whole.get_indexer(index)
+        assert axis.is_regular
+        np.testing.assert_allclose(axis.since_first(index), place - place[0])
+        assert list(horizon(axis, 5, index[-1])) == list(whole[33:38])
+        assert list(axis.ahead(index[-1], [-1])) == [whole[31]]
+
+
+def test_series_of_a_panel_have_one_calendar():
+    whole = pd.date_range("2020-01-01", periods=30, freq="MS")
+    assert TimeAxis.of([plain(whole), plain(whole[3:20].delete(4)), whole[5:7]]).step_name == "MS"
+    quarters = pd.date_range("2020-01-01", periods=30, freq="QS")
+    assert TimeAxis.of([plain(quarters), plain(quarters.delete(4))]).step_name == "QS-JAN"
+    # Quarters that begin in other months are steps of three months.
+    other = pd.date_range("2020-02-01", periods=30, freq="3MS")
+    assert TimeAxis.of([plain(quarters.delete(4)), plain(other)]).step_name == "3MS"
+
+
+@pytest.mark.parametrize("freq", ["QS-NOV", "QE-JAN", "YS-APR", "YE-JUN", "W-WED"])
+def test_rows_between_steps_belong_to_the_period_they_lie_in(freq):
+    """Quarters from November on: a row in January is of the quarter that began in November."""
+    steps = pd.date_range("2020-01-20", periods=6, freq=freq)
+    axis = TimeAxis.of([steps], freq)
+    is_start = freq[1] == "S"
+    inside = steps + pd.Timedelta("3D") if is_start else steps - pd.Timedelta("3D")
+    np.testing.assert_array_equal(axis.numbers(inside), axis.numbers(steps))
+
+
+def test_irregular_months_are_no_steps():
+    index = pd.DatetimeIndex(["2020-01-01", "2020-03-01", "2020-05-01", "2020-06-01", "2020-08-01", "2020-10-01"])
+    axis = TimeAxis.of([index])
+    assert axis.step_name is None
+    with pytest.raises(OptionError, match=r"fh=2 counts steps.*irregular \(median gap 61 days.*freq="):
+        horizon(axis, 2, index[-1])
+    assert TimeAxis.of([index], "MS").is_regular
+
+
+# --- business days of a calendar of their own -------------------------------------------------------
+
+
+@pytest.mark.parametrize("offset", [FEDERAL, SUN_TO_THU, 2 * FEDERAL], ids=["federal", "Sun-Thu", "every second"])
+def test_calendars_with_holidays_have_no_steps_on_days_off(offset, tmp_path):
+    whole = pd.date_range("2024-01-02", periods=60, freq=offset)
+    y = walk(plain(whole))
+    model = wf.WishartForecaster(freq=offset, **SMALL).fit(y.iloc[:9])
+    found = model.forecast(40, n_draws=4)
+    assert list(found.index) == list(whole[9:49])
+    np.testing.assert_allclose(model.units_.axis.since_first(y.index), np.arange(60))
+    with_attribute = wf.WishartForecaster(**SMALL).fit(walk(whole).iloc[:9])
+    np.testing.assert_array_equal(with_attribute.forecast(40, n_draws=4).samples, found.samples)
+    # The calendar is part of the file, and so is that rows are put on its grid.
+    model.save(tmp_path / "model")
+    again = wf.load(tmp_path / "model")
+    assert again.units_.axis == model.units_.axis
+    pickled = pickle.loads(pickle.dumps(again))
+    for freq in (model.freq_, again.freq_, again.freq, pickled.freq, clone(again).freq):
+        assert pd.date_range("2024-01-02", periods=60, freq=freq).equals(whole)
+    early = y.iloc[9:12].set_axis(y.index[9:12] + pd.Timedelta("7h"))
+    for each in (model, again):
+        each.update(early)
+        assert list(each.forecast(40, n_draws=4).index) == list(whole[12:52])
+    np.testing.assert_array_equal(again.log_prob(y.iloc[12:]), model.log_prob(y.iloc[12:]))
+
+
+def test_spans_count_the_days_of_the_calendar():
+    end = pd.Timestamp("2024-01-12")  # Monday the 15th is a holiday
+    axis = TimeAxis.of([pd.date_range("2024-01-02", end, freq=FEDERAL)])
+    assert list(horizon(axis, "7D", end).day) == [16, 17, 18, 19]
+
+
+def test_a_row_on_a_holiday_of_an_inferred_calendar_is_refused():
+    index = pd.date_range("2024-01-02", "2024-01-12", freq=FEDERAL)
+    model = wf.WishartForecaster(**SMALL).fit(walk(index))
+    with pytest.raises(DataError, match="2024-01-15 00:00:00, a day off, but business days were inferred"):
+        model.update(walk(pd.DatetimeIndex(["2024-01-15"])))
+
+
+@pytest.mark.parametrize("offset", [pd.offsets.BDay(), pd.offsets.MonthBegin(), pd.Timedelta("1h")], ids=str)
+def test_offsets_are_frequencies_and_kept_in_files(offset, tmp_path):
+    """An offset is no JSON; the file knows it all the same, and that rows go to its grid."""
+    y = walk(pd.date_range("2024-01-01", periods=30, freq=offset))
+    model = wf.WishartForecaster(freq=offset, **SMALL).fit(y)
+    model.save(tmp_path / "model")
+    again = wf.load(tmp_path / "model")
+    assert again.units_.axis == model.units_.axis and again.units_.has_freq
+    assert to_offset(again.freq) == to_offset(offset)
+
+
+def test_periods_with_an_offset_are_kept_in_files(tmp_path):
+    y = walk(pd.period_range("2024-01", periods=30, freq="M"))
+    model = wf.WishartForecaster(freq=pd.offsets.MonthEnd(), **SMALL).fit(y)
+    model.save(tmp_path / "model")
+    assert wf.load(tmp_path / "model").freq == "M"
+
+
+@pytest.mark.parametrize("freq", ["soon", 2, "-1h", "SMS", "bh", "WOM-3FRI", pd.DateOffset(months=1)], ids=str)
+def test_frequencies_without_steps_are_named(freq):
+    index = pd.date_range("2024-01-01", periods=20, freq="D")
+    with pytest.raises(OptionError, match=r"freq=.* given; expected a frequency.*'W-MON', 'MS'"):
+        TimeAxis.of([index], freq)
+
+
+@pytest.mark.parametrize("freq", ["SMS", "WOM-3FRI", "bh"])
+def test_such_stamps_without_freq_are_what_their_gaps_say(freq):
+    index = plain(pd.date_range("2024-01-01", periods=30, freq=freq))
+    assert TimeAxis.of([index]).step_name == ("h" if freq == "bh" else None)
+
+
+# --- periods ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "freq", ["M", *(pytest.param(f, marks=pytest.mark.slow) for f in ("Q-NOV", "Y", "W-MON", "D", "2M", "h"))]
+)
+def test_periods_stay_periods_without_a_warning(freq):
+    index = pd.period_range("1990-01-03", periods=34, freq=freq, name="when")
+    y = walk(index.delete([7, 12]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = wf.WishartForecaster(freq=freq, **SMALL).fit(y.iloc[:28])
+        found = model.forecast(4, n_draws=4)
+        pd.testing.assert_index_equal(found.index, index[30:])
+        pd.testing.assert_index_equal(model.predict([1, 3]).index, index[[30, 32]])
+        pd.testing.assert_index_equal(model.log_prob(y.iloc[28:]).index, index[30:])
+        pd.testing.assert_index_equal(model.update(y.iloc[28:]).predict(1).index, index[-1:].shift(1))
+    with pytest.raises(OptionError, match="the index holds periods of"):
+        wf.WishartForecaster(freq="min", **SMALL).fit(y)
