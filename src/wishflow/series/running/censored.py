@@ -37,10 +37,9 @@ def step_log_density(
     """
     k_noise, k_limits = jax.random.split(key)
     here = model.field.in_parts().at(X)
-    F = here.factor(k_noise)
-    covariance = F @ jnp.swapaxes(F, -1, -2) + here.white[..., None] * jnp.eye(increment.shape[1], dtype=F.dtype)
-    r = increment - h[:, None] * here.drift
-    return log_density(k_limits, r, h[:, None, None] * covariance, side, here.tail_dof)
+    F, white = here.factor(k_noise), here.white_over(h[:, None])
+    covariance = h[:, None, None] * F @ jnp.swapaxes(F, -1, -2) + white[..., None] * jnp.eye(white.shape[1])
+    return log_density(k_limits, increment - h[:, None] * here.drift, covariance, side, here.tail_dof)
 
 
 def log_density(
