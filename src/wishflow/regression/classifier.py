@@ -24,7 +24,8 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
     """Inputs flow through a stochastic differential equation before a sparse GP classifies.
 
     The options are those of `FlowRegressor`; states are the inputs unless `state_dim` says otherwise. Probabilities
-    are means over sample paths and over the posterior of g. With n_members=K they are also means over K members, each
+    are means over sample paths and over the posterior of g. `validation_fraction` is 0.1 from 600 rows on and 0 below,
+    where it is None. With n_members=K they are also means over K members, each
     fitted without one fold of the rows; `oof_predictions_` are the probabilities of each row by the member that has not
     seen it.
     """

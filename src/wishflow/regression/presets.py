@@ -81,7 +81,7 @@ def fast_preset(n_rows: int, n_inputs: int, state_dim: int | None = None) -> Tra
         kl_warmup=max_iter // 2,
         decay=0.8,
         output_lengthscale=wide_scale,
-        # Up to 16 inputs 2, as in the paper; for many inputs all rows would then be strangers to each other.
+        # Up to 16 inputs 2, as in the paper; with many inputs no row would then say anything about another.
         sgp_lengthscale=min(scale, max(2.0, 0.5 * scale)),
         output_variance=1.0,
         noise_variance=0.1,
@@ -125,7 +125,8 @@ def fast_class_preset(n_rows: int, n_inputs: int, state_dim: int | None = None) 
         path_average="log",
         n_train_samples=1,
         dof=None,
-        validation_fraction=0.0,
+        # A label says less than a number: a tenth of a few hundred of them does not tell a flow from a sparse GP.
+        validation_fraction=training.validation_fraction if n_rows >= FEW_ROWS else 0.0,
         calibrate=False,
         state_dim=state_dim,
     )
