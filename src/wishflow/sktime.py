@@ -28,7 +28,7 @@ class WishartForecaster(BaseForecaster):
     >>> from sktime.datasets import load_longley
     >>> from wishflow.sktime import WishartForecaster
     >>> y, _ = load_longley()
-    >>> forecaster = WishartForecaster(rank=1, n_inducing=5, max_iter=3, n_train_samples=1)
+    >>> forecaster = WishartForecaster(rank=1, n_inducing=5, max_iter=3, validation_fraction=0)
     >>> forecaster.fit(y, fh=[1, 2])
     WishartForecaster(...)
     >>> forecaster.predict_interval(coverage=0.8).shape
@@ -167,5 +167,5 @@ class WishartForecaster(BaseForecaster):
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
         """Small models for sktime's own checks."""
-        small = {"n_inducing": 5, "max_iter": 3, "rank": 1, "n_train_samples": 1}
+        small = {"n_inducing": 5, "max_iter": 3, "rank": 1, "n_train_samples": 1, "validation_fraction": 0}
         return [small, {**small, "drift": "linear", "diffusion": "diagonal", "lags": 2}]

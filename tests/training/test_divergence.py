@@ -16,7 +16,7 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 2))
 Y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=60)
 SERIES = pd.DataFrame(0.1 * RNG.normal(size=(120, 2)).cumsum(0), index=pd.date_range("2020", periods=120, freq="h"))
-OPTIONS = {"n_inducing": 10, "random_state": 0, "validation_fraction": 0}
+OPTIONS = {"n_inducing": 10, "random_state": 0}
 
 
 def test_an_objective_that_falls_is_told():
@@ -50,7 +50,9 @@ def test_the_last_good_state_has_a_finite_objective(rate):
     [
         lambda: wf.FlowRegressor(learning_rate=10.0, max_iter=150, validation_fraction=0, **OPTIONS).fit(X, Y),
         lambda: wf.FlowRegressor(learning_rate=10.0, max_iter=150, **OPTIONS).fit(X, Y),
-        lambda: wf.WishartForecaster(learning_rate=10.0, max_iter=150, rank=2, **OPTIONS).fit(SERIES),
+        lambda: wf.WishartForecaster(learning_rate=10.0, max_iter=150, rank=2, validation_fraction=0, **OPTIONS).fit(
+            SERIES
+        ),
     ],
 )
 def test_estimators_tell_of_a_rate_that_is_too_high(fit):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +37,7 @@ from .recalibration import Moved
 from .running import runner_of
 from .running.base import AbstractRunner, limits_with
 from .specs import DynamicsSpec, Lags, chosen_lags
-from .summary import summary_of
+from .summary import announce, summary_of
 from .windows import Series, value_range
 
 
@@ -174,7 +173,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         self.name_: Any = y.name if isinstance(y, pd.Series) else None
         data = training_data(panel, covariates, self.spec_, settings.transform, settings.calendar, self.freq)
         self.units_, tails = data if settings.periods is None else defaults.with_periods(*data, settings.periods)
-        self._say_what_was_inferred()
+        announce(self, settings)
         self.fh_ = fh
         series: list[Series] = list(tails.values())
         self.limits_ = self._limits(value_range(series))
@@ -198,18 +197,6 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         self.n_inducing_, self.max_iter_ = settings.n_inducing, self.training_.max_iter
         self.reasons_ = dict(settings.reasons)
 
-    def _say_what_was_inferred(self) -> None:
-        if self.innovations == "student_t" and self.units_.transforms.grow_exponentially:
-            warnings.warn(
-                'innovations="student_t" with a logarithmic transform: the exponential of a Student-t has no mean, so '
-                "means and variances of forecasts are of the draws alone; quantiles and log densities are sound. Use "
-                'innovations="gaussian", or transform="sqrt", where means matter.',
-                stacklevel=4,
-            )
-        if self.verbose and self.freq is None and self.freq_ is not None:
-            which = " (business days)" if self.units_.axis.counts_business_days else ""
-            print(f"freq={self.freq_!r}{which} was inferred from the stamps.", file=sys.stderr)
-
     def _spec(self, lags: Lags, settings: defaults.Settings | None = None) -> DynamicsSpec:
         settings = defaults.plain_settings(self.get_params(deep=False)) if settings is None else settings
         # Steps of training cost the same with either cheap form of q (docs/performance.md).
@@ -229,10 +216,10 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
             latent=defaults.latent_of(self.latent_dim),
         )
 
-    def _training(self, n_rows: int, n_columns: int, max_iter: Any = None) -> TrainingSpec:
+    def _training(self, n_rows: int, n_columns: int, max_iter: Any = defaults.AUTO) -> TrainingSpec:
         simulates = self.objective == "rollout" or self.latent_dim is not None
         options = TrainingOptions(
-            max_iter=max_iter,
+            max_iter=next((n for n in (max_iter, self.max_iter) if not defaults.is_auto(n)), None),
             batch_size=self.batch_size,
             n_train_samples=self.n_train_samples,
             learning_rate=self.learning_rate,

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import Any
+
+from .defaults import Settings, is_auto
 
 OPTIONS = ("lags", "calendar", "transform", "rank", "white_noise", "n_inducing", "max_iter")
 
@@ -12,8 +16,7 @@ def summary_of(forecaster: Any) -> str:
     lines = [f"WishartForecaster of {len(forecaster.columns_)} series, steps of {forecaster.freq_ or 'any length'}", ""]
     for name in OPTIONS:
         given = getattr(forecaster, name)
-        is_chosen = isinstance(given, str) and given == "auto"
-        why = forecaster.reasons_.get(name, "") if is_chosen else "given"
+        why = forecaster.reasons_.get(name, "") if is_auto(given) else "given"
         lines.append(f"  {name:<12} {_shown(getattr(forecaster, f'{name}_')):<28} {why}")
     if "prior" in forecaster.reasons_:
         lines.append(f"  {'prior':<12} {'':<28} {forecaster.reasons_['prior']}")
@@ -23,6 +26,27 @@ def summary_of(forecaster: Any) -> str:
     if forecaster.calibration_ is not None:
         lines += ["", f"recalibrated: {forecaster.calibration_.describe()}"]
     return "\n".join(lines)
+
+
+def announce(forecaster: Any, settings: Settings) -> None:
+    """What `fit` inferred and chose before it trains: on standard error where `verbose` asks for it, and warnings."""
+    units = forecaster.units_
+    if forecaster.innovations == "student_t" and units.transforms.grow_exponentially:
+        warnings.warn(
+            'innovations="student_t" with a logarithmic transform: the exponential of a Student-t has no mean, so '
+            "means and variances of forecasts are of the draws alone; quantiles and log densities are sound. Use "
+            'innovations="gaussian", or transform="sqrt", where means matter.',
+            stacklevel=4,
+        )
+    if not forecaster.verbose:
+        return
+    if forecaster.freq is None and units.axis.step_name is not None:
+        which = " (business days)" if units.axis.counts_business_days else ""
+        print(f"freq={units.axis.step_name!r}{which} was inferred from the stamps.", file=sys.stderr)
+    values = {"lags": settings.lags, "calendar": units.periods, "transform": settings.transform}
+    chosen = [f"{name}={_shown(value)}" for name, value in values.items() if name in settings.reasons]
+    if chosen and settings.is_validated:
+        print(f"chosen by held-back rows: {'; '.join(chosen)}.", file=sys.stderr)
 
 
 def _shown(value: Any) -> str:
