@@ -132,7 +132,8 @@ def of_forecaster(**options: Any) -> Journey:
     values[rng.random(values.shape) < 0.05] = np.nan
     keep = np.sort(rng.permutation(np.arange(1, N_ROWS - 1))[: N_ROWS - 2 - N_HOLES])
     y = pd.DataFrame(values, index, ["a", "b"]).iloc[[0, *keep, N_ROWS - 1]]
-    chosen = {"freq": "h", "transform": "log", "calendar": True, "random_state": 0, "n_inducing": 8, **options}
+    chosen = {"freq": "h", "transform": "log", "calendar": True, "random_state": 0, "n_inducing": 8}
+    chosen |= {"validation_fraction": 0, **options}
     model = wf.WishartForecaster(**chosen)
     return journey(lambda: model.fit(y), y, "series", "training.py", {len(y), N_ROWS})
 

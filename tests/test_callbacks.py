@@ -311,9 +311,21 @@ def test_bar_is_closed_when_training_raises():
     assert "10/40" in frames(console)[-1]
 
 
+def test_bar_prints_a_line_now_and_then_where_there_is_no_terminal():
+    """A fit of minutes is not silent in a log: the time that is left is that of the steps so far."""
+    console = Console(file=io.StringIO(), force_terminal=False, width=20, force_jupyter=False)
+    with CallbackList(ProgressBar(console=console, every=30.0)) as callbacks:
+        callbacks.on_start("flow", 400)
+        for step in range(10, 401, 10):
+            callbacks.on_chunk(event(step, 400, seconds=step / 4))
+    lines = console.file.getvalue().splitlines()
+    assert [line.split("  ")[0] for line in lines] == ["flow 120/400", "flow 240/400", "flow 360/400", "flow 400/400"]
+    assert lines[0].endswith("0:30 taken, 1:10 left in this phase")
+
+
 def test_bar_prints_one_line_at_the_end_where_there_is_no_terminal():
     console = Console(file=io.StringIO(), force_terminal=False, width=20, force_jupyter=False)
-    bar = ProgressBar(console=console)
+    bar = ProgressBar(console=console, every=1000.0)
     with CallbackList(bar) as callbacks:
         callbacks.on_start("flow", 400)
         for step in range(10, 401, 10):

@@ -116,7 +116,9 @@ def test_the_tails_of_simulated_innovations_are_found():
         for t in range(1, len(x)):
             x[t] = 0.8 * x[t - 1] + noise[t]
         y = pd.DataFrame(x, columns=["a", "b", "c"])
-        model = wf.WishartForecaster(diffusion="none", drift="linear", innovations="student_t", max_iter=600).fit(y)
+        model = wf.WishartForecaster(
+            diffusion="none", drift="linear", innovations="student_t", max_iter=600, validation_fraction=0
+        ).fit(y)
         found[dof] = model.history_["tail_dof"].iloc[-1]
     assert found[3.0] == pytest.approx(3.0, rel=0.15)
     assert found[15.0] == pytest.approx(15.0, rel=0.25)
@@ -285,7 +287,9 @@ def test_the_noise_of_known_sdes_is_recovered(name):
     paths = truth.simulate(1000, 20, dt, random_state=0)
     series = {i: pd.DataFrame(path, index=dt * np.arange(21)) for i, path in enumerate(paths)}
     rank = truth.dim
-    model = wf.WishartForecaster(rank=rank, white_noise="state", max_iter=1500, n_inducing=50).fit(series)
+    model = wf.WishartForecaster(
+        rank=rank, white_noise="state", max_iter=1500, n_inducing=50, validation_fraction=0
+    ).fit(series)
     visited = truth.simulate(200, 1, dt, random_state=1)[:, 0]
     # A rate is per unit of time, and the unit is the median gap; stamps far apart make every row a series of its own.
     apart = pd.DataFrame(visited, index=1000.0 * np.arange(len(visited)))

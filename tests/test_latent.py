@@ -244,7 +244,7 @@ def test_draws_of_y_have_the_moments_of_the_linear_model():
 
 # --- the estimator -------------------------------------------------------------------------------
 
-SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2}
+SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2, "validation_fraction": 0}
 
 
 @pytest.fixture(scope="module")

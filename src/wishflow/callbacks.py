@@ -240,21 +240,24 @@ class ProgressBar(Callback):
     """One line on the terminal: phase, step, objective, noise and time left; it follows the fit through its phases.
 
     The objective is shown per point where `n_points` is given. The line goes to standard error, or to the `console` of
-    rich that is given. Where that is no terminal (a file, a pipe, a notebook), one plain line is printed at the end.
+    rich that is given. Where that is no terminal (a file, a pipe, a notebook), plain lines are printed: one at the end,
+    and before it one every `every` seconds, with the time that is left.
     """
 
-    def __init__(self, n_points: int | None = None, console: Console | None = None) -> None:
-        self.n_points, self.console = n_points, console
+    def __init__(self, n_points: int | None = None, console: Console | None = None, every: float = 15.0) -> None:
+        self.n_points, self.console, self.every = n_points, console, every
         self._clear()
 
     def __repr__(self) -> str:
         return f"ProgressBar(n_points={self.n_points})"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ProgressBar:
-        return ProgressBar(self.n_points, self.console)  # a bar being drawn, and a console, cannot be copied
+        return ProgressBar(
+            self.n_points, self.console, self.every
+        )  # a bar being drawn, and a console, cannot be copied
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**ProgressBar(self.n_points).__dict__}  # nor pickled
+        return {**ProgressBar(self.n_points, None, self.every).__dict__}  # nor pickled
 
     def _clear(self) -> None:
         self._bar: Any = None
@@ -262,6 +265,7 @@ class ProgressBar(Callback):
         self._started: Console | None = None
         self._last: ChunkEvent | None = None
         self._mark: tuple[int, float] | None = None
+        self._printed = 0.0
 
     def on_start(self, phase: str, n_steps: int) -> None:
         self._mark = None
@@ -281,23 +285,29 @@ class ProgressBar(Callback):
         if self._last is not None and self._last.model_index != event.model_index:
             self._mark = None
         self._last = event
+        left = self._seconds_left(event)
+        if self._bar is None and event.step < event.n_steps and event.seconds - self._printed >= self.every:
+            self._printed = event.seconds
+            self._print(event, f"{clock(event.seconds)} taken, {clock(left)} left in this phase")
         if self._bar is not None:
-            report = "  ".join([*_numbers(event, self.n_points), f"{clock(self._seconds_left(event))} left"])
+            report = "  ".join([*_numbers(event, self.n_points), f"{clock(left)} left"])
             self._bar.update(
                 self._task, completed=event.step, total=event.n_steps, description=_title(event), report=report
             )
             self._bar.refresh()
 
     def on_end(self) -> None:
-        started, bar, last = self._started, self._bar, self._last
-        self._clear()
+        bar, last = self._bar, self._last
         if bar is not None:
             bar.stop()
-        elif started is not None and last is not None:
-            parts = [f"{_title(last)} {last.step}/{last.n_steps}", *_numbers(last, self.n_points)]
-            started.print(
-                "  ".join([*parts, f"{clock(last.seconds)} taken"]), soft_wrap=True, highlight=False, markup=False
-            )
+        elif last is not None:
+            self._print(last, f"{clock(last.seconds)} taken")
+        self._clear()
+
+    def _print(self, event: ChunkEvent, time: str) -> None:
+        if self._started is not None:
+            parts = [f"{_title(event)} {event.step}/{event.n_steps}", *_numbers(event, self.n_points), time]
+            self._started.print("  ".join(parts), soft_wrap=True, highlight=False, markup=False)
 
     def _seconds_left(self, event: ChunkEvent) -> float | None:
         """(n_steps − step) × seconds per step; the first chunk of a phase, most of it compilation, does not count."""

@@ -28,7 +28,7 @@ class WishartForecaster(BaseForecaster):
     >>> from sktime.datasets import load_longley
     >>> from wishflow.sktime import WishartForecaster
     >>> y, _ = load_longley()
-    >>> forecaster = WishartForecaster(rank=1, n_inducing=5, max_iter=3, n_train_samples=1)
+    >>> forecaster = WishartForecaster(rank=1, n_inducing=5, max_iter=3, validation_fraction=0)
     >>> forecaster.fit(y, fh=[1, 2])
     WishartForecaster(...)
     >>> forecaster.predict_interval(coverage=0.8).shape
@@ -64,23 +64,23 @@ class WishartForecaster(BaseForecaster):
         self,
         drift="linear+gp",
         diffusion="wishart",
-        white_noise="constant",
+        white_noise="auto",
         innovations="gaussian",
-        rank=10,
+        rank="auto",
         columns="independent",
         latent_dim=None,
-        lags=1,
-        calendar=False,
+        lags="auto",
+        calendar="auto",
         freq=None,
-        transform=None,
+        transform="auto",
         objective="transition",
         kernel="rbf",
-        n_inducing=100,
+        n_inducing="auto",
         step=1.0,
         max_gap=24,
         limits=None,
         preset="fast",
-        max_iter=None,
+        max_iter="auto",
         batch_size=None,
         learning_rate=None,
         tol=None,
@@ -89,6 +89,8 @@ class WishartForecaster(BaseForecaster):
         random_state=None,
         callbacks=None,
         verbose=0,
+        validation_fraction=0.1,
+        calibrate="auto",
     ):
         self.drift = drift
         self.diffusion = diffusion
@@ -117,6 +119,8 @@ class WishartForecaster(BaseForecaster):
         self.random_state = random_state
         self.callbacks = callbacks
         self.verbose = verbose
+        self.validation_fraction = validation_fraction
+        self.calibrate = calibrate
         super().__init__()
 
     # --- fitting ---
@@ -163,5 +167,5 @@ class WishartForecaster(BaseForecaster):
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
         """Small models for sktime's own checks."""
-        small = {"n_inducing": 5, "max_iter": 3, "rank": 1, "n_train_samples": 1}
+        small = {"n_inducing": 5, "max_iter": 3, "rank": 1, "n_train_samples": 1, "validation_fraction": 0}
         return [small, {**small, "drift": "linear", "diffusion": "diagonal", "lags": 2}]

@@ -33,6 +33,9 @@ N_LAST = 100
 N_COMPLETE = 96
 # Whom an estimator tells is no setting of a result.
 SILENT_OPTIONS = ("callbacks", "verbose")
+# Results are of models whose options are given, none of them chosen by held-back rows.
+PLAIN: dict[str, Any] = {"validation_fraction": 0, "calibrate": None, "lags": 1, "calendar": False, "rank": 10}
+PLAIN |= {"white_noise": "constant", "n_inducing": 100, "max_iter": None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +80,7 @@ class Job:
     def options(self, parts: Parts) -> dict[str, Any]:
         """The options of one of our models for these series."""
         transform = transform_by_kind(TRANSFORMS, parts.train.columns)
-        return {"transform": transform, **(MODELS[self.model].options or {}), **dict(self.changes)}
+        return {**PLAIN, "transform": transform, **(MODELS[self.model].options or {}), **dict(self.changes)}
 
     def members(self, parts: Parts) -> list[dict[str, Any]]:
         """The options of each member: those of the model with a seed of its own, what is varied, and changes, which

@@ -14,7 +14,7 @@ from wishflow.files.writing import write_bytes_atomic
 from .. import report
 from ..provenance import sources
 from . import figures, published, tables
-from .jobs import SILENT_OPTIONS, Job, label_of
+from .jobs import PLAIN, SILENT_OPTIONS, Job, label_of
 from .models import MODELS
 from .results import Results, missing_cells, read_results
 
@@ -159,7 +159,7 @@ def _option(name: str, value: Any) -> str:
 
 
 def _changed(options: dict[str, Any]) -> dict[str, Any]:
-    defaults = wf.WishartForecaster().get_params(deep=False)
+    defaults = {**wf.WishartForecaster().get_params(deep=False), **PLAIN}
     return {k: v for k, v in options.items() if k not in SILENT_OPTIONS and v != defaults.get(k)}
 
 

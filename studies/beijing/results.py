@@ -9,7 +9,7 @@ import wishflow as wf
 from wishflow.files.json import plain, read_json
 from wishflow.specs import from_json
 
-from .jobs import JOINED, TRACED, Job
+from .jobs import JOINED, PLAIN, TRACED, Job
 from .models import MODELS
 from .protocol import BANDS, HORIZON, Parts
 
@@ -67,7 +67,7 @@ def _same(found: dict[str, Any], expected: dict[str, Any]) -> bool:
         found = {**found, "n_draws": min(found["n_draws"], expected["n_draws"])}
     if "rule" not in expected or "rule" not in found:
         return found == expected
-    defaults = wf.WishartForecaster().get_params(deep=False)
+    defaults = {**wf.WishartForecaster().get_params(deep=False), **PLAIN}
     options = {**{name: defaults[name] for name in expected["options"] if name in defaults}, **found["options"]}
     rule = plain(from_json(found["rule"]).to_json())
     return {**found, "options": options, "rule": rule} == expected

@@ -42,7 +42,7 @@ DIM, N_TRAIN, N_TEST = 3, 4000, 8000
 HORIZON = 12
 LEVELS = (0.5, 0.8, 0.95)
 BANDS = {"1": slice(0, 1), "2–6": slice(1, 6), "7–12": slice(6, 12)}
-OPTIONS = {"rank": 2, "white_noise": "state", "n_inducing": 30}
+OPTIONS = {"rank": 2, "white_noise": "state", "n_inducing": 30, "validation_fraction": 0}
 WAYS: dict[str, dict[str, int]] = {
     **{f"{n} draws of J": {"n_train_samples": n} for n in (8, 16)},
     "32 draws of J, as in the preset": {},

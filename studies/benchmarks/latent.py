@@ -27,7 +27,7 @@ N_TRAIN, N_TEST = 1200, 800
 WIDTH = 6
 TURN = np.array([[0.97, 0.15], [-0.15, 0.97]]) * 0.98
 STATE_SD, NOISE_SD = 0.15, 0.5
-OPTIONS = {"drift": "linear+gp", "rank": 2, "n_inducing": 30, "max_iter": 1000}
+OPTIONS = {"drift": "linear+gp", "rank": 2, "n_inducing": 30, "max_iter": 1000, "validation_fraction": 0}
 MODELS = {
     "auto-regressive, one lag": {},
     "auto-regressive, six lags": {"lags": 6},

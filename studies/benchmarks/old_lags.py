@@ -36,7 +36,8 @@ MAX_GAP = 24.0
 def as_seen(parts: Parts) -> Series:
     """Training and validation part in the units of a model that is fitted to the first."""
     train, rest = (part.mul(parts.sd).add(parts.mean).round(9) for part in (parts.train, parts.rest))
-    options = {"drift": "linear", "diffusion": "diagonal", "calendar": True, "max_iter": 1, "n_inducing": 5}
+    options = {"drift": "linear", "diffusion": "diagonal", "calendar": True, "max_iter": 1, "n_inducing": 5, "lags": 1}
+    options |= {"validation_fraction": 0}
     transform = transform_by_kind(TRANSFORMS, train.columns)
     units = wf.WishartForecaster(**options, transform=transform).fit(train).units_
     ((tail, _),) = further_rows(units, read(pd.concat([train, rest]), "y"), None).values()

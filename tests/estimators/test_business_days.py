@@ -11,7 +11,7 @@ from wishflow.errors import DataError, OptionError
 from wishflow.series.data.horizons import horizon
 from wishflow.series.data.times import TimeAxis
 
-SMALL = {"n_inducing": 8, "max_iter": 10, "rank": 2, "n_train_samples": 2, "random_state": 0}
+SMALL = {"n_inducing": 8, "max_iter": 10, "rank": 2, "n_train_samples": 2, "random_state": 0, "validation_fraction": 0}
 ALL = pd.bdate_range("2024-01-02", periods=150)
 HOLIDAYS = [9, 34, 62, 104, 105]
 DAYS = ALL.delete(HOLIDAYS)

@@ -11,7 +11,14 @@ from wishflow.numerics.devices import computing
 from wishflow.series.data import calendar
 from wishflow.series.layout import Layout
 
-LINEAR = {"drift": "linear", "diffusion": "diagonal", "n_inducing": 4, "max_iter": 60, "random_state": 0}
+LINEAR = {
+    "drift": "linear",
+    "diffusion": "diagonal",
+    "n_inducing": 4,
+    "max_iter": 60,
+    "random_state": 0,
+    "validation_fraction": 0,
+}
 DAY, YEAR = 1.0, 365.2425
 
 

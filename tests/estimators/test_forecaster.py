@@ -17,7 +17,7 @@ from wishflow.series.data.horizons import horizon
 from wishflow.series.data.times import TimeAxis, noise_seed
 from wishflow.series.running import autoregressive
 
-SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2}
+SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2, "validation_fraction": 0}
 SLOW = pytest.mark.slow
 N = 200
 HOURS = pd.date_range("2021-03-01", periods=N, freq="h", tz="Europe/Berlin")

@@ -11,7 +11,7 @@ from wishflow.errors import DataError, OptionError
 from wishflow.series.data.frames import Table
 from wishflow.series.data.times import TimeAxis, grid_start, placed, placed_covariates
 
-SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2}
+SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2, "validation_fraction": 0}
 N = 120
 HOURS = pd.date_range("2021-03-01", periods=N, freq="h", tz="Europe/Berlin")
 RNG = np.random.default_rng(0)

@@ -15,8 +15,8 @@ from wishflow.series.data.intake import further_rows
 from wishflow.series.running import autoregressive
 from wishflow.specs import checks
 
-SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2}
-LINEAR = {"drift": "linear", "diffusion": "diagonal", "n_inducing": 4}
+SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2, "validation_fraction": 0}
+LINEAR = {"drift": "linear", "diffusion": "diagonal", "n_inducing": 4, "validation_fraction": 0}
 CHOSEN = (1, 2, 24)
 A = np.array([[0.5, 0.2], [0.0, 0.4]])
 B = np.array([[0.35, 0.0], [-0.1, 0.4]])

@@ -9,8 +9,15 @@ import wishflow as wf
 from wishflow.series.data.horizons import horizon
 from wishflow.series.data.intake import further_rows
 
-LINEAR = {"drift": "linear", "diffusion": "diagonal", "n_inducing": 4, "max_iter": 5, "n_train_samples": 2}
-SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2}
+LINEAR = {
+    "drift": "linear",
+    "diffusion": "diagonal",
+    "n_inducing": 4,
+    "max_iter": 5,
+    "n_train_samples": 2,
+    "validation_fraction": 0,
+}
+SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2, "validation_fraction": 0}
 N = 150
 
 

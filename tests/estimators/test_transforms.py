@@ -16,7 +16,7 @@ from wishflow.series.data.slopes import numeric_slope
 from wishflow.series.data.transforms import KNOT, NAMES, TRANSFORMS, square_root
 from wishflow.series.running import autoregressive
 
-SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 1, "n_train_samples": 2, "random_state": 0}
+SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 1, "n_train_samples": 2, "random_state": 0, "validation_fraction": 0}
 N = 120
 HOURS = pd.date_range("2021-03-01", periods=N, freq="h")
 # Smooth densities, for integrals over few points.

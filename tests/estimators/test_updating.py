@@ -17,7 +17,7 @@ from wishflow.series.data.frames import read
 from wishflow.series.data.intake import further_rows
 from wishflow.series.updating import Gain, Judges, is_taken, reservoir_of
 
-SMALL = {"n_inducing": 8, "max_iter": 40, "rank": 2, "n_train_samples": 2, "random_state": 0}
+SMALL = {"n_inducing": 8, "max_iter": 40, "rank": 2, "n_train_samples": 2, "random_state": 0, "validation_fraction": 0}
 HOURS = pd.date_range("2021-03-01", periods=1500, freq="h")
 
 
@@ -229,7 +229,14 @@ def followed(model, y, n_start, n_days, n_after):
     return model.log_prob(after) - frozen.log_prob(after)
 
 
-DAILY = {"rank": 2, "n_inducing": 10, "max_iter": 300, "n_train_samples": 8, "random_state": 0}
+DAILY = {
+    "rank": 2,
+    "n_inducing": 10,
+    "max_iter": 300,
+    "n_train_samples": 8,
+    "random_state": 0,
+    "validation_fraction": 0,
+}
 
 
 @pytest.mark.slow

@@ -13,7 +13,13 @@ from wishflow import diffusions, kernels, likelihoods
 N_ROWS, N_HOURS = 40, 60
 GP = {"n_inducing": 6, "max_iter": 3}
 FLOW = {**GP, "n_steps": 2, "n_predict_samples": 5, "validation_fraction": 0}
-SERIES = {"n_inducing": 5, "max_iter": 2, "n_train_samples": 2, "rank": 2}
+SERIES = {"n_inducing": 5, "max_iter": 2, "n_train_samples": 2, "rank": 2, "validation_fraction": 0, "calibrate": None}
+# What "auto" was called before there was something to choose.
+SERIES |= {"lags": 1, "calendar": False, "transform": None, "white_noise": "constant"}
+
+
+def forecaster(**options: Any) -> wf.WishartForecaster:
+    return wf.WishartForecaster(**{**SERIES, **options})
 
 
 def rows(seed: int = 0, n_targets: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -78,23 +84,23 @@ REGRESSION: dict[str, tuple[Any, Any]] = {
 }
 
 FORECASTING: dict[str, tuple[Any, Any]] = {
-    "series": (wf.WishartForecaster(**SERIES), hours()),
-    "series_shared": (wf.WishartForecaster(columns="shared", **SERIES), hours(has_holes=True)),
-    "series_gp": (wf.WishartForecaster(diffusion="gp", **SERIES), hours()),
-    "series_diagonal": (wf.WishartForecaster(diffusion="diagonal", drift="linear", **SERIES), hours()),
-    "series_none": (wf.WishartForecaster(diffusion="none", drift="gp", **SERIES), hours()),
-    "series_white": (wf.WishartForecaster(white_noise="state", transform="log1p", **SERIES), hours()),
-    "series_tails": (wf.WishartForecaster(innovations="student_t", transform="sqrt", **SERIES), hours(has_holes=True)),
-    "series_lags": (wf.WishartForecaster(lags=(1, 2, 6), calendar=True, **SERIES), hours(has_holes=True)),
-    "series_step": (wf.WishartForecaster(step=0.5, transform={"a": "log"}, limits=0.1, **SERIES), irregular()),
+    "series": (forecaster(), hours()),
+    "series_shared": (forecaster(columns="shared"), hours(has_holes=True)),
+    "series_gp": (forecaster(diffusion="gp"), hours()),
+    "series_diagonal": (forecaster(diffusion="diagonal", drift="linear"), hours()),
+    "series_none": (forecaster(diffusion="none", drift="gp"), hours()),
+    "series_white": (forecaster(white_noise="state", transform="log1p"), hours()),
+    "series_tails": (forecaster(innovations="student_t", transform="sqrt"), hours(has_holes=True)),
+    "series_lags": (forecaster(lags=(1, 2, 6), calendar=True), hours(has_holes=True)),
+    "series_step": (forecaster(step=0.5, transform={"a": "log"}, limits=0.1), irregular()),
     "series_rotated": (
-        wf.WishartForecaster(diffusion=diffusions.Wishart(2, unit_rows=False), objective="rollout", **SERIES),
+        forecaster(diffusion=diffusions.Wishart(2, unit_rows=False), objective="rollout"),
         hours(),
     ),
-    "series_panel": (wf.WishartForecaster(**SERIES), panel()),
-    "latent": (wf.WishartForecaster(latent_dim=2, **SERIES), hours(3)),
+    "series_panel": (forecaster(), panel()),
+    "latent": (forecaster(latent_dim=2), hours(3)),
     "latent_gp": (
-        wf.WishartForecaster(latent_dim=wf.series.Latent(2, "gp", True), objective="rollout", **SERIES),
+        forecaster(latent_dim=wf.series.Latent(2, "gp", True), objective="rollout"),
         hours(3, has_holes=True),
     ),
 }

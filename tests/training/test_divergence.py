@@ -50,7 +50,9 @@ def test_the_last_good_state_has_a_finite_objective(rate):
     [
         lambda: wf.FlowRegressor(learning_rate=10.0, max_iter=150, validation_fraction=0, **OPTIONS).fit(X, Y),
         lambda: wf.FlowRegressor(learning_rate=10.0, max_iter=150, **OPTIONS).fit(X, Y),
-        lambda: wf.WishartForecaster(learning_rate=10.0, max_iter=150, rank=2, **OPTIONS).fit(SERIES),
+        lambda: wf.WishartForecaster(learning_rate=10.0, max_iter=150, rank=2, validation_fraction=0, **OPTIONS).fit(
+            SERIES
+        ),
     ],
 )
 def test_estimators_tell_of_a_rate_that_is_too_high(fit):

@@ -55,6 +55,8 @@ def forecasters(size: SeriesSize, callbacks: Any = None) -> dict[str, Any]:
         n_inducing=size.n_inducing,
         max_iter=size.max_iter,
         callbacks=callbacks,
+        transform=None,
+        validation_fraction=0,
     )
     return {"random walk": RandomWalk(), "VAR(3)": VectorAutoregression(3), "wishflow": ours}
 

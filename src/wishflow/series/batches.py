@@ -55,6 +55,16 @@ def series_batch(transitions: Transitions | None, windows: Windows | None) -> Se
     return SeriesBatch(_padded(TransitionBatch, transitions), _padded(WindowBatch, windows))
 
 
+def masked_batch(transitions: Transitions, is_used: Bool[np.ndarray, " N"]) -> SeriesBatch:
+    """Transitions of which some are not used: batches of all of them and of a part have one shape, and one program."""
+    found = _padded(TransitionBatch, transitions)
+    assert found is not None
+    weights = np.zeros(len(found.weights))
+    weights[: len(is_used)] = is_used
+    used = (on_device(weights), on_device(float(is_used.sum())))
+    return SeriesBatch(eqx.tree_at(lambda b: (b.weights, b.n_data), found, used), None)
+
+
 Padded = TypeVar("Padded", TransitionBatch, WindowBatch)
 
 

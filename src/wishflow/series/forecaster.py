@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -19,58 +18,65 @@ from sklearn.utils.validation import check_is_fitted
 from .. import specs
 from ..callbacks import make_callbacks
 from ..errors import OptionError
-from ..inducing.points import inducing_points
 from ..kernels.specs import KERNELS, KernelSpec
-from ..numerics.devices import computing, on_device
 from ..specs import checks
 from ..training.options import TrainingOptions, preset_spec, with_options
 from ..training.specs import TrainingSpec
 from ..wishart.specs import DIFFUSIONS, DiffusionSpec, GPDiffusion, Wishart
-from . import updating
-from .data.calendar import calendar_option
+from . import defaults, updating
 from .data.frames import ONLY, Panel, check_form, check_targets, read
 from .data.horizons import horizon
 from .data.intake import further_rows, training_data
 from .data.times import noise_seed
 from .data.units import Tail
+from .fitting import FitTask, train
 from .forecast import Forecast
 from .forecast_frames import ForecastFrames
-from .layout import Layout
 from .presets import SERIES_PRESETS
+from .recalibration import Moved
 from .running import runner_of
 from .running.base import AbstractRunner, limits_with, sides
-from .specs import DynamicsSpec, Lags, Latent, chosen_lags
-from .starts import latent_start, latent_states, start_of
-from .training import SeriesProblem, train_series
-from .windows import Series, all_ticks, imputed, scored_items, value_range, whole_gaps
+from .specs import DynamicsSpec, Lags, chosen_lags
+from .summary import announce, summary_of
+from .windows import Series, value_range
 
 
 class WishartForecaster(ForecastFrames, BaseEstimator):
     """An SDE with Wishart noise for multivariate time series: irregular stamps, missing values, joint forecasts.
 
-    drift: "linear+gp", "gp", "linear" or "none". diffusion: "wishart", "gp", "diagonal", "none" or a spec. white_noise:
-    "constant" or "state". innovations: "gaussian", or "student_t" for noise with heavier tails (its degrees of freedom
-    are learnt). `lags`: a number p for the rows 1, …, p steps back, or chosen ones that begin with 1, such as
-    (1, 2, 3, 24); above 1 they need a regular grid and count its rows. `freq` ("h"; a number where stamps are numbers)
-    makes one: every row goes to the step nearest to it. Without it the stamps say what a step is, and `freq_` holds it
-    after `fit` (None: they are irregular). Daily stamps that leave out every weekend are business days ("B"), and
-    holidays missing rows; `freq="D"` makes weekends steps too, and `freq=pd.offsets.CustomBusinessDay(holidays=…)`
-    leaves out holidays. Rows of one step of `freq` are merged cell by cell. `step`: the longest Euler step in units of
-    time, the median gap of the stamps (or `freq`); a gap of length g is cut into ⌈g/step⌉ equal steps wherever the
-    model is used, and gaps above `max_gap` steps cut the series, so a smaller step needs a larger `max_gap`. `calendar`
-    adds harmonics of day, week and year; "seasonal" also products of those of the day with those of the year, for the
-    linear drift: a daily cycle that changes with the season. `verbose=1` shows progress and says what was inferred.
-    `transform`: a name ("log1p", "log", "sqrt", "asinh"), a transformer, or a dict of them by column. Draws are mapped
-    back and not cut, so behind "log1p" they lie above −1 and behind "sqrt" some may be slightly negative: where that
-    has no meaning, use `limits=0`, or `np.maximum(draws, 0)` (log densities are then of the uncut law).
-    `latent_dim`: the series is seen through a readout of a state of that size (or a `wf.series.Latent`); None: it is
-    the state itself. `objective`: "transition" scores each row given those before it (a latent state by particles),
-    "rollout" free simulations from the first row of a window (from its first rows, encoded), as in the paper. `limits`
-    keeps simulated paths near what was seen: 0 within the range of each column in training (of all series of a panel
-    together), 0.1 a tenth of that range beyond it; None lets them go anywhere. Steps end at the limit they would cross,
-    and log densities of forecasts know these point masses: what comes beyond the limits has none (−∞).
-    `drift_posterior`: "point", a fitted GP drift, or "gaussian": its weights have a posterior with its full KL
-    divergence, and each simulated path draws a function.
+    Options that are "auto" are chosen in `fit`: lags, calendar and transform by rolled forecasts of linear models over
+    the last rows, the sizes by the number of rows and series. `summary()` says what was chosen and why, and attributes
+    with a trailing underscore (`lags_`, `calendar_`, `transform_`, `rank_`, …) hold it. The last `validation_fraction`
+    of the rows also decides when training ends, and what is kept of it: the linear auto-regression that training starts
+    from, the Wishart noise beside it, or the GP drift too (`status_`, `validation_history_`). What is kept then sees
+    all rows. `validation_fraction=0` turns all of this off: "auto" is then lags=1, calendar=False, transform=None,
+    rank=10, white_noise="constant", n_inducing=100 and the iterations of the preset. So it is for latent states,
+    rollouts, irregular stamps and fewer than 50 rows. `calibrate="auto"` widens or narrows forecasts by horizon and
+    column so that intervals cover what they claim in these rolled forecasts (`calibration_`; None: as the model says).
+
+    drift: "linear+gp", "gp", "linear" or "none". diffusion: "wishart", "gp", "constant" (correlated, the same
+    everywhere), "diagonal", "none" or a spec. white_noise: "auto", "constant" or "state". innovations: "gaussian", or
+    "student_t" for noise with heavier tails (its degrees of freedom are learnt). `lags`: a number p for the rows
+    1, …, p steps back, or chosen ones that begin with 1, such as (1, 2, 3, 24); above 1 they need a regular grid and
+    count its rows. `freq` ("h"; a number where stamps are numbers) makes one: every row goes to the step nearest to it.
+    Without it the stamps say what a step is, and `freq_` holds it after `fit` (None: they are irregular). Daily stamps
+    that leave out every weekend are business days ("B"), and holidays missing rows; `freq="D"` makes weekends steps
+    too, and `freq=pd.offsets.CustomBusinessDay(holidays=…)` leaves out holidays. Rows of one step of `freq` are merged
+    cell by cell. `step`: the longest Euler step in units of time, the median gap of the stamps (or `freq`); a gap
+    of length g is cut into ⌈g/step⌉ equal steps wherever the model is used, and gaps above `max_gap` steps cut the
+    series, so a smaller step needs a larger `max_gap`. `calendar=True` adds harmonics of day, week and year; "seasonal"
+    also products of those of the day with those of the year, for the linear drift: a daily cycle that changes with the
+    season. `verbose=1` shows progress and says what was inferred. `transform`: a name ("log1p", "log", "sqrt",
+    "asinh"), a transformer, or a dict of them by column. Draws are mapped back and not cut, so behind "log1p" they lie
+    above −1 and behind "sqrt" some may be slightly negative: where that has no meaning, use `limits=0`, or
+    `np.maximum(draws, 0)` (log densities are then of the uncut law). `latent_dim`: the series is seen through a
+    readout of a state of that size (or a `wf.series.Latent`); None: it is the state itself. `objective`: "transition" scores each row given those before it
+    (a latent state by particles), "rollout" free simulations from the first row of a window (from its first rows,
+    encoded), as in the paper. `limits` keeps simulated paths near what was seen: 0 within the range of each column in
+    training (of all series of a panel together), 0.1 a tenth of that range beyond it; None lets them go anywhere. Steps
+    end at the limit they would cross, and log densities of forecasts know these point masses: what comes beyond the
+    limits has none (−∞). Forecasts with limits are not recalibrated. `drift_posterior`: "point", a fitted GP drift, or
+    "gaussian": its weights have a posterior with its full KL divergence, and each simulated path draws a function.
 
     With chosen lags complete rows are scored and forecast exactly as with all of them. Holes are integrated out within
     six lags without a gap, and within longer memories where the longest lag times the number of series is at most 160;
@@ -86,23 +92,23 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         self,
         drift="linear+gp",
         diffusion="wishart",
-        white_noise="constant",
+        white_noise="auto",
         innovations="gaussian",
-        rank=10,
+        rank="auto",
         columns="independent",
         latent_dim=None,
-        lags=1,
-        calendar=False,
+        lags="auto",
+        calendar="auto",
         freq=None,
-        transform=None,
+        transform="auto",
         objective="transition",
         kernel="rbf",
-        n_inducing=100,
+        n_inducing="auto",
         step=1.0,
         max_gap=24,
         limits=None,
         preset="fast",
-        max_iter=None,
+        max_iter="auto",
         batch_size=None,
         learning_rate=None,
         tol=None,
@@ -112,6 +118,8 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         callbacks=None,
         verbose=0,
         drift_posterior="point",
+        validation_fraction=0.1,
+        calibrate="auto",
     ):
         self.drift = drift
         self.diffusion = diffusion
@@ -141,6 +149,8 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         self.callbacks = callbacks
         self.verbose = verbose
         self.drift_posterior = drift_posterior
+        self.validation_fraction = validation_fraction
+        self.calibrate = calibrate
 
     # --- fitting ---
 
@@ -156,74 +166,70 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
 
     def _fit(self, y: Any, X: Any, fh: Any) -> None:
         panel = read(y, "y")
-        lags = checks.lags(self.lags)
         checks.verbosity(self.verbose)
+        if self.calibrate not in ("auto", None):
+            raise OptionError(f"calibrate={self.calibrate!r} given; expected 'auto' or None.")
+        covariates = _read_covariates(X)
+        fraction = checks.fraction("validation_fraction", self.validation_fraction)
+        settings = defaults.plain_settings(self.get_params(deep=False), "validation_fraction=0: no rows to choose by")
+        if fraction > 0.0:
+            settings = defaults.settings_of(self.get_params(deep=False), panel, covariates, fraction)
+        lags = settings.lags
         check_targets(panel, lags)
-        self.spec_ = self._spec(lags)
+        self.spec_ = self._spec(lags, settings)
         self.seed_ = checks.fixed_seed(self.random_state)
         self.columns_, self.is_series_, self.is_panel_ = panel.columns, panel.is_series, panel.is_panel
         self.name_: Any = y.name if isinstance(y, pd.Series) else None
-        covariates = _read_covariates(X)
-        calendar = calendar_option(self.calendar, self.drift)
-        self.units_, tails = training_data(panel, covariates, self.spec_, self.transform, calendar, self.freq)
-        if self.innovations == "student_t" and self.units_.transforms.grow_exponentially:
-            warnings.warn(
-                'innovations="student_t" with a logarithmic transform: the exponential of a Student-t has no mean, so '
-                "means and variances of forecasts are of the draws alone; quantiles and log densities are sound. Use "
-                'innovations="gaussian", or transform="sqrt", where means matter.',
-                stacklevel=2,
-            )
-        if self.verbose and self.freq is None and self.freq_ is not None:
-            which = " (business days)" if self.units_.axis.counts_business_days else ""
-            print(f"freq={self.freq_!r}{which} was inferred from the stamps.", file=sys.stderr)
+        data = training_data(panel, covariates, self.spec_, settings.transform, settings.calendar, self.freq)
+        self.units_, tails = data if settings.periods is None else defaults.with_periods(*data, settings.periods)
+        announce(self, settings)
         self.fh_ = fh
         series: list[Series] = list(tails.values())
         self.limits_ = self._limits(value_range(series))
-        self.training_ = self._training(sum(len(s) for s in series), len(panel.columns))
-        spec = self.spec_
-        ticks, full = all_ticks(series, spec, spec.step), [imputed(s) for s in series]
-        states, projection = (full, None) if spec.latent is None else latent_states(full, spec.latent.dim)
-        n_covariates = series[0].covariates.shape[1]
-        layout = Layout(states[0].values.shape[1], chosen_lags(lags), n_covariates, self.units_.n_linear)
-        whole, items = whole_gaps(states, spec), scored_items(ticks, spec)
-        n_inducing = checks.positive_int("n_inducing", self.n_inducing)
-        with computing():
-            start: Any = start_of(whole, spec)
-            if projection is not None:
-                start = latent_start(full, states, projection, start)
-            Z = inducing_points(np.asarray(layout.kernel_inputs(on_device(whole.X))), n_inducing, self.seed_)
-        problem = SeriesProblem(spec, self.training_, layout, *items, start, Z, self.seed_, self._schedule)
-        with computing():
-            trained = train_series(problem, make_callbacks(self, problem.n_items))
-        self.model_, self.history_, self.n_iter_ = trained.model, trained.history, trained.n_iter
-        self.status_ = trained.status
+        n_rows = sum(len(s) for s in series)
+        self.training_ = self._training(n_rows, len(panel.columns), settings.max_iter)
+        if defaults.validates(self.spec_, settings):
+            self.training_ = defaults.quick(self.training_, fraction, self.n_train_samples is not None)
+        task = FitTask(self.spec_, self.training_, self.units_, tails, settings, self.seed_, self._schedule)
+        found = train(task, self.calibrate is not None, lambda n_items: make_callbacks(self, n_items))
+        self.model_, self.history_, self.n_iter_ = found.trained.model, found.trained.history, found.trained.n_iter
+        self.status_, self.spec_ = found.trained.status, found.trained.spec
+        self.validation_history_, self.calibration_ = found.candidates, found.calibration
         self.tails_ = {key: self.units_.last_rows(tail) for key, tail in tails.items()}
         self.reservoir_: dict[Any, Tail] | None = updating.reservoir_of(self.units_, tails)
+        self._keep(settings)
 
-    def _spec(self, lags: Lags) -> DynamicsSpec:
-        rank = checks.rank_or_none(self.rank)
+    def _keep(self, settings: defaults.Settings) -> None:
+        """What was chosen, as attributes."""
+        self.lags_, self.calendar_ = chosen_lags(settings.lags), self.units_.periods
+        self.transform_, self.rank_, self.white_noise_ = settings.transform, settings.rank, settings.white_noise
+        self.n_inducing_, self.max_iter_ = settings.n_inducing, self.training_.max_iter
+        self.reasons_ = dict(settings.reasons)
+
+    def _spec(self, lags: Lags, settings: defaults.Settings | None = None) -> DynamicsSpec:
+        settings = defaults.plain_settings(self.get_params(deep=False)) if settings is None else settings
         # Steps of training cost the same with either cheap form of q (docs/performance.md).
         form = "structured"
-        wishart = Wishart(rank=rank, columns=self.columns, unit_rows=False, posterior=form)
+        wishart = Wishart(rank=settings.rank, columns=self.columns, unit_rows=False, posterior=form)
         names = {**DIFFUSIONS, "wishart": wishart, "gp": GPDiffusion(form)}
         return DynamicsSpec(
             kernel=specs.resolve("kernel", self.kernel, KERNELS, KernelSpec),
             drift=self.drift,
             diffusion=specs.resolve("diffusion", self.diffusion, names, DiffusionSpec),
-            white_noise=self.white_noise,
+            white_noise=settings.white_noise,
             innovations=self.innovations,
             lags=lags,
             step=checks.positive_number("step", self.step),
             max_gap=float(checks.positive_int("max_gap", self.max_gap)),
             objective=self.objective,
-            latent=_latent(self.latent_dim),
+            latent=defaults.latent_of(self.latent_dim),
             drift_posterior=self.drift_posterior,
         )
 
-    def _training(self, n_rows: int, n_columns: int) -> TrainingSpec:
+    def _training(self, n_rows: int, n_columns: int, max_iter: Any = defaults.AUTO) -> TrainingSpec:
         simulates = self.objective == "rollout" or self.latent_dim is not None
         options = TrainingOptions(
-            max_iter=self.max_iter,
+            max_iter=next((n for n in (max_iter, self.max_iter) if not defaults.is_auto(n)), None),
             batch_size=self.batch_size,
             n_train_samples=self.n_train_samples,
             learning_rate=self.learning_rate,
@@ -287,27 +293,30 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         seed = noise_seed(seed, key, tail.index[-1])
         h, u, place = units.future_ticks(key, tail, int(ticks.row[-1]), index, X)
         values, before, limits = runner.paths(ticks, h, u, n_draws, seed)
-        before = before[:, place]
+        before, values = before[:, place], values[:, place]
+        # A law with point masses at limits has no wider or narrower form.
+        law = Moved.of(self.calibration_ if limits is None else None, values, np.cumsum(h)[place])
 
         def log_density(y: np.ndarray) -> np.ndarray:
             is_outside = ~units.transforms.is_supported(y)
             inside = np.where(is_outside, np.nan, y)
-            z = units.forward(inside)
-            density = runner.horizon_log_density(before, z, h[place], u[place], seed, limits)
+            z = law.backward(units.forward(inside))
+            density = runner.horizon_log_density(before, z, h[place], u[place], seed, limits) - law.log_scale
             # A probability has no Jacobian.
             density = density + units.log_jacobian(np.where(sides(z, limits)[0] == 0, inside, np.nan))
             # No draw is ever outside, and rows with an entry missing have no density at all.
             return np.where(is_outside.any(axis=1) & ~np.isnan(y).any(axis=1), -np.inf, density)
 
-        return Forecast(units.draws(values[:, place]), index, self.columns_, log_density)
+        return Forecast(units.draws(law.draws), index, self.columns_, log_density)
 
     # --- scores and covariances of given data ---
 
     def log_prob(self, y: Any, X: Any = None) -> pd.Series:
-        """Log density of each row given the rows before it, in the units of y; NaN where a row has no past.
+        """Log density of each row given those before it, in the units of y, as the model has it (not recalibrated).
 
-        Where y goes on after the end of the data seen so far, that end is its past. Of rows that share a step (`freq`)
-        the last one has the score of them all. Series of a panel may be ones that were not there in `fit`.
+        NaN where a row has no past. Where y goes on after the end of the data seen so far, that end is its past. Of
+        rows that share a step (`freq`) the last one has the score of them all. Series of a panel may be ones that were not
+        there in `fit`.
         """
         panel = self._read(y)
         tails = self._with_past(panel, _read_covariates(X))
@@ -429,6 +438,11 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         check_is_fitted(self, "model_")
         save_forecaster(self, path)
 
+    def summary(self) -> str:
+        """What was chosen, and why: options, candidates of the validation, recalibration; prints as a page."""
+        check_is_fitted(self, "model_")
+        return summary_of(self)
+
 
 def _counted_once(scores: np.ndarray, at: np.ndarray) -> np.ndarray:
     """The score of each step at the last of its rows, NaN at the others, so that a sum counts it once."""
@@ -442,9 +456,3 @@ def _read_covariates(X: Any) -> Panel | None:
 def _correlation(rate: xr.DataArray) -> xr.DataArray:
     sd = np.sqrt(np.diagonal(rate.values, axis1=1, axis2=2))
     return rate / (sd[:, :, None] * sd[:, None, :])
-
-
-def _latent(latent_dim: Any) -> Latent | None:
-    if latent_dim is None or isinstance(latent_dim, Latent):
-        return latent_dim
-    return Latent(checks.positive_int("latent_dim", latent_dim))

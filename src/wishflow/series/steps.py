@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree, Scalar
@@ -26,12 +27,17 @@ OBJECTIVES: dict[tuple[str, bool], Any] = {
 
 @dataclasses.dataclass(frozen=True)
 class SeriesSteps(AbstractSteps):
-    """Time series: batches of transitions and of windows, either of which may be absent."""
+    """Time series: batches of transitions and of windows, either of which may be absent.
+
+    With `has_fixed_linear` the linear drift stays where it starts: at the solution of a regression, which stochastic
+    steps would shake, and forecasts of many steps with it.
+    """
 
     n_transitions: int
     n_windows: int
     objective: str
     is_latent: bool
+    has_fixed_linear: bool = dataclasses.field(default=False, kw_only=True)
 
     def shuffle(self, key: PRNGKeyArray, data: SeriesBatch) -> PyTree:
         parts = (data.transitions, data.windows)
@@ -51,6 +57,8 @@ class SeriesSteps(AbstractSteps):
         return data.windows is not None and not unrolls(data.windows.h.shape[-1])
 
     def loss(self, model: Any, batch: SeriesBatch, key: PRNGKeyArray, kl_weight: Scalar | float) -> Loss:
+        if self.has_fixed_linear:
+            model = eqx.tree_at(lambda m: m.field.linear, model, jax.lax.stop_gradient(model.field.linear))
         value, parts = OBJECTIVES[self.objective, self.is_latent](
             model,
             batch,

@@ -25,6 +25,7 @@ from .data.units import Tail, Units
 from .latent import LatentStart
 from .layout import Layout
 from .models import model_builder
+from .recalibration import HorizonScales
 from .specs import chosen_lags
 
 NOT_STORED = ("callbacks",)
@@ -32,7 +33,7 @@ NOT_STORED = ("callbacks",)
 
 def save_forecaster(forecaster: Any, path: str | Path) -> None:
     """Write a fitted forecaster to one file, atomically."""
-    if _is_object(forecaster.transform):
+    if _is_object(forecaster.transform_):
         raise ModelFileError(
             f"transform={forecaster.transform!r} is an object, and loading a file runs no code; use a name such as "
             "'log1p', or transform the data before fit."
@@ -58,8 +59,36 @@ def save_forecaster(forecaster: Any, path: str | Path) -> None:
         "n_inducing": int(forecaster.model_.field.basis.Z.shape[0]),
         "history_columns": forecaster.history_.columns.tolist(),
         "history_phases": forecaster.history_["phase"].tolist(),
+        "chosen": _chosen_to_json(forecaster),
     }
     write_model(path, header, _arrays(forecaster))
+
+
+def _chosen_to_json(forecaster: Any) -> dict[str, Any]:
+    """What `fit` chose, why, and by which scores."""
+    table = forecaster.validation_history_
+    return {
+        "transform": _plain("transform", forecaster.transform_),
+        **{name: plain(getattr(forecaster, f"{name}_")) for name in ("rank", "white_noise", "n_inducing", "reasons")},
+        "candidates": None if table is None else {name: table[name].tolist() for name in table},
+    }
+
+
+def _with_chosen(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """The attributes of the choice; files of older versions hold the options alone, none of them chosen."""
+    found = header.get("chosen", {})
+    diffusion = forecaster.spec_.diffusion
+    forecaster.lags_, forecaster.calendar_ = chosen_lags(forecaster.spec_.lags), tuple(header["periods"])
+    forecaster.transform_ = _parameter(found["transform"]) if found else forecaster.transform
+    forecaster.rank_ = found.get("rank", getattr(diffusion, "rank", None))
+    forecaster.white_noise_ = found.get("white_noise", forecaster.spec_.white_noise)
+    forecaster.n_inducing_ = found.get("n_inducing", header["n_inducing"])
+    forecaster.max_iter_ = forecaster.training_.max_iter
+    forecaster.reasons_ = dict(found.get("reasons", {}))
+    table = found.get("candidates")
+    forecaster.validation_history_ = None if table is None else pd.DataFrame(table)
+    scales = _part(arrays, "calibration.")
+    forecaster.calibration_ = HorizonScales(scales["horizons"], scales["scales"]) if scales else None
 
 
 def _reservoir(forecaster: Any) -> dict[Any, Tail]:
@@ -141,6 +170,8 @@ def _arrays(forecaster: Any) -> dict[str, np.ndarray]:
     arrays |= _rows_to_arrays("tail", forecaster.tails_) | _rows_to_arrays("reservoir", _reservoir(forecaster))
     if forecaster.limits_ is not None:
         arrays["limits"] = forecaster.limits_
+    if forecaster.calibration_ is not None:
+        arrays |= {f"calibration.{name}": value for name, value in vars(forecaster.calibration_).items()}
     numbers = forecaster.history_.drop(columns="phase")
     return arrays | {f"history.{name}": numbers[name].to_numpy() for name in numbers}
 
@@ -148,9 +179,11 @@ def _arrays(forecaster: Any) -> dict[str, np.ndarray]:
 def rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     """The forecaster a file describes."""
     parameters = {name: _parameter(value) for name, value in header["parameters"].items()}
-    forecaster = cls(**parameters)
+    # Files of older versions are of fits without rows held back.
+    forecaster = cls(**{"validation_fraction": 0, "calibrate": None, **parameters})
     forecaster.spec_, forecaster.training_ = specs.from_json(header["spec"]), specs.from_json(header["training"])
     forecaster.columns_ = pd.Index(header["columns"])
+    _with_chosen(forecaster, header, arrays)
     forecaster.units_ = _units(forecaster, header, arrays)
     if forecaster.freq is None and forecaster.units_.has_freq:
         # It was an offset, which JSON lacks.
@@ -177,7 +210,7 @@ def _units(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.ndarray
         forecaster.columns_,
         _axis(header["axis"]),
         # Files of older versions have no typical values.
-        ColumnTransforms.of(forecaster.transform, forecaster.columns_, tuple(header.get("typical_values", ()))),
+        ColumnTransforms.of(forecaster.transform_, forecaster.columns_, tuple(header.get("typical_values", ()))),
         Scaler(arrays["y_scaler.mean"], arrays["y_scaler.scale"]),
         pd.Index(header["x_columns"]) if has_x else None,
         Scaler(arrays["x_scaler.mean"], arrays["x_scaler.scale"]) if has_x else None,

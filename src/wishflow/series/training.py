@@ -12,8 +12,9 @@ from ..callbacks import CallbackList
 from ..numerics.devices import random_key
 from ..training.journal import Journal, Trained
 from ..training.loop import StochasticPhase
-from ..training.phases import Items, Schedule, run_phases, unchanged
+from ..training.phases import Items, Schedule, Stretch, run_phases, unchanged
 from ..training.specs import TrainingSpec
+from ..training.validation import AbstractHeldBack
 from .autoregressive import Start
 from .batches import series_batch
 from .latent import LatentStart
@@ -40,16 +41,18 @@ class SeriesProblem:
     training: TrainingSpec
     layout: Layout
     transitions: Transitions | None
-    windows: Windows
+    windows: Windows | None
     start: Start | LatentStart | None
     Z: np.ndarray | None
     seed: int
     learning_rate: float | Callable | None = None
     model: Any = None
+    has_fixed_linear: bool = False
 
     @property
     def n_items(self) -> int:
-        return (0 if self.transitions is None else len(self.transitions)) + int(self.windows.is_scored.sum())
+        n_rows = 0 if self.windows is None else int(self.windows.is_scored.sum())
+        return n_rows + (0 if self.transitions is None else len(self.transitions))
 
 
 def train_series(problem: SeriesProblem, callbacks: Any = None) -> Trained:
@@ -68,8 +71,14 @@ def start_of(problem: SeriesProblem) -> Any:
     return build(problem.spec, problem.layout, problem.start, problem.Z, random_key(problem.seed + 1))
 
 
-def phase_of(problem: SeriesProblem) -> StochasticPhase:
-    """One phase, on transitions and windows."""
+def phase_of(
+    problem: SeriesProblem,
+    items: Items | None = None,
+    name: str = "series",
+    held_back: AbstractHeldBack | None = None,
+    rest: Stretch | None = None,
+) -> StochasticPhase:
+    """One phase, on transitions and windows, or on `items` made of them; `held_back` and `rest`: `StochasticPhase`."""
     spec, training = problem.spec, problem.training
     steps = SeriesSteps(
         training.n_train_samples,
@@ -80,10 +89,14 @@ def phase_of(problem: SeriesProblem) -> StochasticPhase:
         n_windows=max(1, training.batch_size // (WINDOWS_SHARE if spec.latent is None else LATENT_SHARE)),
         objective=spec.objective,
         is_latent=spec.latent is not None,
+        has_fixed_linear=problem.has_fixed_linear,
     )
-    data = series_batch(problem.transitions, problem.windows)
-    items = Items(data, np.array([problem.n_items]), (problem.seed,))
+    if items is None:
+        data = series_batch(problem.transitions, problem.windows)
+        items = Items(data, np.array([problem.n_items]), (problem.seed,))
     rate = training.learning_rate if problem.learning_rate is None else problem.learning_rate
     schedule = Schedule(training, training.max_iter, rate)
-    has_bound = is_bound(spec, training, bool(problem.windows.is_scored.any()))
-    return StochasticPhase("series", 1, unchanged, steps, items, schedule, is_bound=has_bound)
+    windows = items.data.windows
+    has_windows = windows is not None and bool(np.asarray(windows.is_scored).any())
+    has_bound = is_bound(spec, training, has_windows)
+    return StochasticPhase(name, 1, unchanged, steps, items, schedule, held_back, rest, is_bound=has_bound)

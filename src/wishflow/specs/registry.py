@@ -14,7 +14,7 @@ S = TypeVar("S", bound=type[Spec])
 RESERVED = {
     *("RBF", "Matern12", "Matern32", "Matern52", "Periodic", "Linear", "Sum", "Product"),
     *("Gaussian", "StudentT", "Bernoulli", "Categorical", "Poisson"),
-    *("NoDiffusion", "GPDiffusion", "Diagonal", "Wishart"),
+    *("NoDiffusion", "GPDiffusion", "Diagonal", "ConstantDiffusion", "Wishart"),
     *("SparseGPSpec", "FlowSpec", "DynamicsSpec", "Latent", "TrainingSpec"),
 }
 

@@ -11,11 +11,11 @@ from ..errors import OptionError
 from ..inducing import InducingBasis
 from ..numerics.parameters import Positive, zeros
 from ..specs import builder_of, checked_part, register
-from . import gp, wishart
+from . import constant, gp, wishart
 from .base import StateLayout
 from .field import Field, GPDrift
 from .noise import AbstractNoise
-from .specs import Diagonal, DiffusionSpec, GPDiffusion, NoDiffusion, Wishart
+from .specs import ConstantDiffusion, Diagonal, DiffusionSpec, GPDiffusion, NoDiffusion, Wishart
 from .white import WhiteNoise
 
 
@@ -27,6 +27,7 @@ def _nothing(spec: DiffusionSpec, basis: InducingBasis, dim: int, key: Any, cova
 
 register(NoDiffusion, _nothing)
 register(Diagonal, _nothing)
+register(ConstantDiffusion, constant.start)
 register(GPDiffusion, gp.start)
 register(Wishart, wishart.start)
 

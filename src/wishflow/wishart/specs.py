@@ -40,6 +40,11 @@ class Diagonal(DiffusionSpec):
 
 
 @dataclasses.dataclass(frozen=True)
+class ConstantDiffusion(DiffusionSpec):
+    """Σ = L Lᵀ, correlated and the same everywhere: with a linear drift, a vector auto-regression."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Wishart(DiffusionSpec):
     """Σ(x) = L J(x) J(x)ᵀ Lᵀ (+ Λ), J a ρ×ν matrix of Gaussian processes (diffWGP).
 
@@ -108,5 +113,6 @@ DIFFUSIONS: dict[str, DiffusionSpec] = {
     "none": NoDiffusion(),
     "gp": GPDiffusion(),
     "diagonal": Diagonal(),
+    "constant": ConstantDiffusion(),
     "wishart": Wishart(),
 }

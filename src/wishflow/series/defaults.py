@@ -1,0 +1,205 @@
+"""Options that are `"auto"`: what they stand for, given the data, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError
+from ..specs import checks
+from ..training.specs import TrainingSpec
+from ..wishart.specs import Wishart
+from . import choosing
+from .data.calendar import calendar_option, with_harmonics
+from .data.frames import Panel, check_targets
+from .data.intake import training_data
+from .data.times import TimeAxis
+from .data.units import Tail, Units
+from .specs import DynamicsSpec, Lags, Latent, chosen_lags
+from .windows import Ticks
+
+AUTO = "auto"
+# What the options stand for where nothing is chosen.
+PLAIN: dict[str, Any] = {
+    "lags": 1,
+    "calendar": False,
+    "transform": None,
+    "rank": 10,
+    "white_noise": "constant",
+    "n_inducing": 100,
+    "max_iter": None,
+}
+# Where rows are held back: a few columns of J, and iterations that the held-back rows decide about.
+RANK, ITERATIONS, DRAWS = 5, 200, 8
+FEWEST_INDUCING, MOST_INDUCING, ROWS_PER_INDUCING = 10, 100, 20
+# Below this number of rows white noise is constant.
+ROWS_FOR_STATE = 1000
+# Rows of a series that candidates are compared on.
+MOST_ROWS = 20_000
+
+
+def is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == AUTO
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The options of a fit, none of them "auto". `periods` are those of a calendar that was chosen (None: `calendar`
+    says which), `tightness` is that of the prior of the linear weights, `season` the number of rows in the shortest
+    period of the calendar, `reasons` say why a value was chosen.
+    """
+
+    lags: Lags
+    calendar: bool | str
+    transform: Any
+    rank: int | None
+    white_noise: str
+    n_inducing: int
+    max_iter: Any
+    periods: tuple[str, ...] | None = None
+    tightness: float = choosing.TIGHTNESS
+    season: int | None = None
+    reasons: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    is_validated: bool = False
+
+
+def plain_settings(options: Mapping[str, Any], why: str | None = None) -> Settings:
+    """The options as given, "auto" being the values of `PLAIN`."""
+    values = {name: PLAIN[name] if is_auto(options[name]) else options[name] for name in PLAIN}
+    reasons = {} if why is None else {name: why for name in PLAIN if is_auto(options[name])}
+    return Settings(
+        checks.lags(values["lags"]),
+        calendar_option(values["calendar"], options["drift"]),
+        values["transform"],
+        checks.rank_or_none(values["rank"]),
+        values["white_noise"],
+        checks.positive_int("n_inducing", values["n_inducing"]),
+        values["max_iter"],
+        reasons=reasons,
+    )
+
+
+def why_plain(options: Mapping[str, Any], panel: Panel) -> str | None:
+    """Why nothing is held back or chosen; None where it is."""
+    if options["latent_dim"] is not None or options["objective"] != "transition":
+        return "latent states and rollouts take plain values"
+    if options["step"] != 1.0:
+        return f"step={options['step']!r}: rows are several steps apart"
+    n_rows = sum(len(table.index) for table in panel.tables.values())
+    if n_rows < choosing.LEAST_ROWS:
+        return f"{n_rows} rows are too few to choose by"
+    axis = TimeAxis.of([table.index for table in panel.tables.values()], options["freq"])
+    return None if axis.is_regular else "stamps are irregular"
+
+
+def settings_of(options: Mapping[str, Any], panel: Panel, X: Panel | None, fraction: float) -> Settings:
+    """The options of a fit to these data."""
+    plain = plain_settings(options)  # checks what was given
+    check_targets(panel, 1)
+    why = why_plain(options, panel)
+    if why is not None:
+        return plain_settings(options, why)
+    try:
+        judge = judge_of(options, panel, X, fraction)
+    except DataError:  # rows off the grid: they are no series of steps of one length
+        return plain_settings(options, "rows do not lie on one grid")
+    given_lags = None if is_auto(options["lags"]) else chosen_lags(plain.lags)
+    has_calendar = not is_auto(options["calendar"])
+    has_transform = not is_auto(options["transform"])
+    choice = choosing.choose(
+        judge,
+        given_lags,
+        given_periods(judge, plain.calendar) if has_calendar else None,
+        named_transforms(plain.transform, panel) if has_transform else None,
+    )
+    config, reasons = choice.config, dict(choice.reasons)
+    n_rows, dim = judge.n_rows, judge.dim
+    transform = plain.transform
+    if not has_transform:
+        transform = dict(zip(panel.columns, config.transform, strict=True)) if config.transform else None
+    sizes: dict[str, tuple[Any, str]] = {
+        "rank": (min(RANK, dim), f"{RANK} columns of J, or as many as there are series"),
+        "white_noise": (
+            "state" if n_rows >= ROWS_FOR_STATE else "constant",
+            f"by state from {ROWS_FOR_STATE} rows on",
+        ),
+        "n_inducing": (
+            int(np.clip(n_rows // ROWS_PER_INDUCING, FEWEST_INDUCING, MOST_INDUCING)),
+            f"one for {ROWS_PER_INDUCING} rows, at most {MOST_INDUCING}",
+        ),
+        "max_iter": (ITERATIONS, "held-back rows end training earlier"),
+    }
+    chosen = {name: value if is_auto(options[name]) else getattr(plain, name) for name, (value, _) in sizes.items()}
+    reasons |= {name: said for name, (_, said) in sizes.items() if is_auto(options[name])}
+    return Settings(
+        plain.lags if given_lags is not None else checks.lags(config.lags),
+        plain.calendar,
+        transform,
+        **chosen,
+        periods=None if has_calendar else config.periods,
+        tightness=config.tightness,
+        season=judge.season,
+        reasons=reasons,
+        is_validated=True,
+    )
+
+
+def judge_of(options: Mapping[str, Any], panel: Panel, X: Panel | None, fraction: float) -> choosing.Judge:
+    """The series in the units of y on their grid, cut at long gaps."""
+    # With a lag above 1 rows that never came are rows of the grid.
+    spec = DynamicsSpec(lags=2, max_gap=float(checks.positive_int("max_gap", options["max_gap"])))
+    units, tails = training_data(panel, X, spec, None, False, options["freq"])
+    pieces = []
+    for tail in tails.values():
+        tail = units.rows(tail, slice(-MOST_ROWS, None))
+        pieces += [_piece(units, tail, ticks) for ticks in units.ticks(tail)]
+    if not pieces or sum(len(p.values) for p in pieces) < choosing.LEAST_ROWS:
+        raise DataError("too few rows follow each other; expected stretches of several rows.")
+    return choosing.Judge(pieces, panel.columns, fraction)
+
+
+def _piece(units: Units, tail: Tail, ticks: Ticks) -> choosing.Piece:
+    return choosing.Piece(units.inverse(ticks.y), tail.index[ticks.row], ticks.u, int(ticks.row[0]), len(tail.index))
+
+
+def given_periods(judge: choosing.Judge, calendar: bool | str) -> tuple[str, ...]:
+    """The periods of a calendar that was given, as far as linear models know them: without products of harmonics."""
+    if not calendar:
+        return ()
+    return choosing.eligible_periods([piece.index for piece in judge.pieces])
+
+
+def named_transforms(transform: Any, panel: Panel) -> tuple[Any, ...]:
+    """One for each column."""
+    if isinstance(transform, dict):
+        return tuple(transform.get(name) for name in panel.columns)
+    return (transform,) * len(panel.columns)
+
+
+def with_periods(units: Units, tails: Mapping[Any, Tail], periods: tuple[str, ...]) -> tuple[Units, dict[Any, Tail]]:
+    """Units and series with the harmonics of these periods, in place of a calendar that was not asked for."""
+    found = {
+        key: dataclasses.replace(tail, covariates=with_harmonics(tail.covariates, tail.index, periods))
+        for key, tail in tails.items()
+    }
+    return dataclasses.replace(units, periods=periods), found
+
+
+def validates(spec: DynamicsSpec, settings: Settings) -> bool:
+    """Whether rolled validation decides what is kept: of models with a linear drift and Wishart noise."""
+    return settings.is_validated and "linear" in spec.drift and isinstance(spec.diffusion, Wishart)
+
+
+def quick(training: TrainingSpec, fraction: float, has_draws: bool) -> TrainingSpec:
+    """A training spec for rows that are held back: fewer draws of J unless they were asked for."""
+    draws = training.n_train_samples if has_draws else min(DRAWS, training.n_train_samples)
+    return dataclasses.replace(training, validation_fraction=fraction, n_train_samples=draws)
+
+
+def latent_of(latent_dim: Any) -> Latent | None:
+    if latent_dim is None or isinstance(latent_dim, Latent):
+        return latent_dim
+    return Latent(checks.positive_int("latent_dim", latent_dim))

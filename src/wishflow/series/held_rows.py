@@ -1,0 +1,124 @@
+"""Rows held back from training at the end of series: parts, origins of forecasts, single steps."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from ..numerics.devices import compiled, random_key
+from ..numerics.linalg import low_rank_log_density
+from ..training.validation import AbstractHeldBack
+from . import linear_gaussian as linear
+from .autoregressive import DynamicsModel
+from .batches import TransitionBatch, series_batch
+from .choosing import causally_filled, origins_of
+from .data.units import Tail, Units
+from .rolling import Origins
+from .windows import Ticks, Transitions
+
+MOST_ORIGINS = 60
+# Steps are scored one by one, on rows with filled holes, where so many of the rows are whole; otherwise by the filter.
+LEAST_WHOLE = 0.5
+MOST_HELD = 500
+N_HELD_DRAWS = 32
+N_FOLDS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Ticks of a series without long gaps, in steps of one unit, with holes filled; `ends` are the ticks at which the
+    held-back parts of the folds begin, the last one first.
+    """
+
+    ticks: Ticks
+    rows: linear.Stretch
+    ends: tuple[int, ...]
+
+
+def parts_of(units: Units, tails: Mapping[Any, Tail], fraction: float) -> list[Part]:
+    """All parts, cut where the last rows of each series are held back."""
+    found, cuts = [], []
+    for tail in tails.values():
+        n = len(tail.index)
+        held = max(1, round(fraction * n))
+        for ticks in units.ticks(tail):
+            row = np.where(ticks.row >= 0, ticks.row, np.iinfo(int).max)
+            row = np.minimum.accumulate(row[::-1])[::-1]  # a tick between rows belongs to the next of them
+            found.append(ticks)
+            cuts.append(tuple(int(np.searchsorted(row, n - k * held)) for k in range(N_FOLDS + 1)))
+    values = causally_filled([ticks.y for ticks in found])
+    rows = [linear.Stretch(z, ~np.isnan(t.y), t.u) for z, t in zip(values, found, strict=True)]
+    return [Part(t, r, ends) for t, r, ends in zip(found, rows, cuts, strict=True)]
+
+
+def origins_in(parts: Sequence[Part], units: Units, lags: tuple[int, ...], k: int, n_steps: int) -> Origins | None:
+    """Origins in fold k (1 is the last), spread over all series; None where there is none."""
+    memory, found = max(lags), []
+    n_each = max(1, MOST_ORIGINS // max(1, sum(p.ends[k - 1] - p.ends[k] >= n_steps for p in parts)))
+    for part in parts:
+        values, seen = part.rows.values, part.rows.is_seen
+        for o in origins_of(max(part.ends[k], memory), part.ends[k - 1], n_steps, n_each):
+            z = np.where(seen[o : o + n_steps], values[o : o + n_steps], np.nan)
+            history = values[o - memory : o][::-1].reshape(-1)
+            found.append((history, part.rows.u[o : o + n_steps], z, units.inverse(z)))
+    return Origins(*(np.stack(arrays) for arrays in zip(*found, strict=True))) if found else None
+
+
+def transitions_of(parts: Sequence[Part], lags: tuple[int, ...]) -> tuple[Transitions, np.ndarray]:
+    """Steps to rows that were seen whole, with filled histories, and which of them lead to the held-back part.
+
+    Where few rows are whole, steps to all filled rows.
+    """
+    memory, X, increments, is_held, is_whole = max(lags), [], [], [], []
+    for part in parts:
+        if len(part.rows) > memory:
+            X.append(linear.design(part.rows, lags)[:, :-1])
+            increments.append(np.diff(part.rows.values[memory - 1 :], axis=0))
+            is_held.append(np.arange(memory, len(part.rows)) >= part.ends[1])
+            is_whole.append(part.rows.is_seen[memory:].all(axis=1))
+    inputs, steps, held, whole = (np.concatenate(arrays) for arrays in (X, increments, is_held, is_whole))
+    keep = whole if whole.mean() >= LEAST_WHOLE else np.ones(len(whole), bool)
+    found = Transitions(inputs[keep], steps[keep], np.ones(keep.sum()), np.flatnonzero(keep))
+    return found, held[keep]
+
+
+# --- rows held back ----------------------------------------------------------------------------------
+
+
+@compiled
+def _log_densities(model: DynamicsModel, batch: TransitionBatch, key: PRNGKeyArray, n: int) -> Float[Array, " N"]:
+    """Of single steps, as mixtures over n draws of J."""
+    here = model.field.in_parts().at(batch.X)
+    residual = batch.increment - here.drift
+
+    def one(k: PRNGKeyArray) -> Float[Array, " N"]:
+        return low_rank_log_density(residual, here.factor(k), here.white, here.tail_dof)
+
+    return logsumexp(jax.lax.map(one, jax.random.split(key, n)), axis=0) - jnp.log(n)
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldBackSteps(AbstractHeldBack):
+    """Single steps that training does not see."""
+
+    batch: TransitionBatch
+    n_rows: int
+    seed: int
+
+    @classmethod
+    def of(cls, transitions: Transitions, at: Int[np.ndarray, " N"], seed: int) -> HeldBackSteps:
+        at = at[np.unique(np.linspace(0, len(at) - 1, min(len(at), MOST_HELD)).round().astype(int))]
+        chosen = Transitions(*(getattr(transitions, f.name)[at] for f in dataclasses.fields(Transitions)))
+        batch = series_batch(chosen, None).transitions
+        assert batch is not None
+        return cls(batch, len(at), seed)
+
+    def log_densities(self, models: PyTree) -> tuple[Float[np.ndarray, " _rows"], ...]:
+        return (np.asarray(_log_densities(models, self.batch, random_key(self.seed), N_HELD_DRAWS))[: self.n_rows],)

@@ -1,0 +1,58 @@
+"""What a fitted forecaster says about itself."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+from .defaults import Settings, is_auto
+
+OPTIONS = ("lags", "calendar", "transform", "rank", "white_noise", "n_inducing", "max_iter")
+
+
+def summary_of(forecaster: Any) -> str:
+    """Options with the reasons of those that were chosen, candidates of the validation, and what was kept."""
+    lines = [f"WishartForecaster of {len(forecaster.columns_)} series, steps of {forecaster.freq_ or 'any length'}", ""]
+    for name in OPTIONS:
+        given = getattr(forecaster, name)
+        why = forecaster.reasons_.get(name, "") if is_auto(given) else "given"
+        lines.append(f"  {name:<12} {_shown(getattr(forecaster, f'{name}_')):<28} {why}")
+    if "prior" in forecaster.reasons_:
+        lines.append(f"  {'prior':<12} {'':<28} {forecaster.reasons_['prior']}")
+    lines += ["", f"status: {forecaster.status_}"]
+    if forecaster.validation_history_ is not None:
+        lines += ["", forecaster.validation_history_.to_string(index=False, float_format=lambda value: f"{value:.4f}")]
+    if forecaster.calibration_ is not None:
+        lines += ["", f"recalibrated: {forecaster.calibration_.describe()}"]
+    return "\n".join(lines)
+
+
+def announce(forecaster: Any, settings: Settings) -> None:
+    """What `fit` inferred and chose before it trains: on standard error where `verbose` asks for it, and warnings."""
+    units = forecaster.units_
+    if forecaster.innovations == "student_t" and units.transforms.grow_exponentially:
+        warnings.warn(
+            'innovations="student_t" with a logarithmic transform: the exponential of a Student-t has no mean, so '
+            "means and variances of forecasts are of the draws alone; quantiles and log densities are sound. Use "
+            'innovations="gaussian", or transform="sqrt", where means matter.',
+            stacklevel=4,
+        )
+    if not forecaster.verbose:
+        return
+    if forecaster.freq is None and units.axis.step_name is not None:
+        which = " (business days)" if units.axis.counts_business_days else ""
+        print(f"freq={units.axis.step_name!r}{which} was inferred from the stamps.", file=sys.stderr)
+    values = {"lags": settings.lags, "calendar": units.periods, "transform": settings.transform}
+    chosen = [f"{name}={_shown(value)}" for name, value in values.items() if name in settings.reasons]
+    if chosen and settings.is_validated:
+        print(f"chosen by held-back rows: {'; '.join(chosen)}.", file=sys.stderr)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        named = [f"{column}: {choice}" for column, choice in value.items() if choice is not None]
+        value = ", ".join(named)
+    if isinstance(value, tuple) and len(value) > 3 and value == tuple(range(1, len(value) + 1)):
+        value = f"1 to {len(value)}"
+    return str(value) if value not in ((), "") else "none"

@@ -1,0 +1,205 @@
+"""Forecasters with no option beside random walks, seasonal naive forecasts and vector auto-regressions.
+
+    python -m studies.benchmarks.forecasts              # writes studies/results/forecasts.json
+
+Series, splits and horizons are those of `studies.benchmarks.forecast_sets`. Each forecaster is fitted once to the
+training part and then forecasts from every origin, given all rows before it. Scores are the CRPS divided by the
+standard deviation of each column in training, averaged over origins and columns, and the coverage of central 80 %
+intervals, at each horizon. `WishartForecaster` has no option but its 500 draws; the others are Gaussian, with their
+CRPS in closed form. Holes of the series that baselines see are filled by the last value. `--inner` runs the same
+protocol within the training parts alone, for development. Finished cells are kept: a run can be stopped and continued.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import wishflow as wf
+from wishflow.files.json import write_json_atomic
+from wishflow.metrics import crps_gaussian, crps_samples
+from wishflow.series.choosing import eligible_periods
+from wishflow.series.data.calendar import harmonics
+
+from ..paths import RESULTS
+from ..provenance import provenance
+from .forecast_sets import SETS, SeriesSet, Split, last_fifth
+
+N_DRAWS = 500
+COVERAGE, WIDTH = 0.8, 1.2815515655446004
+MOST_LAGS, ROWS_PER_LAG = 25, 10
+# Means and standard deviations at the horizons, (origin, horizon, column), and words about the model.
+Normal = tuple[np.ndarray, np.ndarray, str]
+
+
+def filled(y: pd.DataFrame) -> pd.DataFrame:
+    """Holes filled by the last value; before the first one, by the first."""
+    return y.ffill().bfill()
+
+
+# --- baselines -----------------------------------------------------------------------------------------
+
+
+def naive(split: Split, horizons: tuple[int, ...], season: int) -> Normal:
+    """The row a season before, or its latest repetition; variances grow with the number of seasons ahead."""
+    y = filled(split.y).to_numpy()
+    variance = np.nanvar(y[season : split.n_train] - y[: split.n_train - season], axis=0)
+    ahead = [-(-h // season) for h in horizons]
+    means = [[y[o + h - 1 - k * season] for h, k in zip(horizons, ahead, strict=True)] for o in split.origins]
+    sd = np.sqrt(np.outer(ahead, variance))
+    return np.array(means), np.broadcast_to(sd, np.shape(means)), f"season {season}"
+
+
+def random_walk(split: Split, horizons: tuple[int, ...], season: int) -> Normal:
+    del season
+    return naive(split, horizons, 1)
+
+
+def var(split: Split, horizons: tuple[int, ...], has_harmonics: bool) -> Normal:
+    """A vector auto-regression of statsmodels, its order by AIC; of one series, an auto-regression."""
+    from statsmodels.tsa.api import VAR
+
+    if split.y.shape[1] == 1:
+        return _ar(split, horizons)
+    y, longest = filled(split.y), max(horizons)
+    periods = eligible_periods([y.index[: split.n_train]]) if has_harmonics else ()
+    exog = harmonics(y.index, periods) if periods else None
+    n_most = int(np.clip(split.n_train // (ROWS_PER_LAG * y.shape[1]), 2, MOST_LAGS))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        past = None if exog is None else exog[: split.n_train]
+        found = VAR(y.to_numpy()[: split.n_train], exog=past).fit(maxlags=n_most, ic="aic")
+        rows = y.to_numpy()
+        means = []
+        for o in split.origins:
+            ahead = None if exog is None else exog[o : o + longest]
+            means.append(found.forecast(rows[o - max(found.k_ar, 1) : o], longest, exog_future=ahead))
+        variances = np.diagonal(found.mse(longest), axis1=1, axis2=2)
+    at = np.array(horizons) - 1
+    values = np.array(means)[:, at]
+    words = f"order {found.k_ar} of at most {n_most}" + (f", {'+'.join(periods)}" if periods else "")
+    return values, np.broadcast_to(np.sqrt(variances[at]), values.shape), words
+
+
+def _ar(split: Split, horizons: tuple[int, ...]) -> Normal:
+    """One series: y_t = c + Σ a_l y_{t−l} + noise, the order by AIC."""
+    from statsmodels.tsa.ar_model import ar_select_order
+
+    y, longest = filled(split.y).to_numpy()[:, 0], max(horizons)
+    found = ar_select_order(y[: split.n_train], MOST_LAGS, ic="aic").model.fit()
+    order = len(found.params) - 1
+    constant, a = found.params[0], found.params[1:]
+    path = np.stack([np.concatenate([y[o - order : o], np.zeros(longest)]) for o in split.origins])
+    responses = np.concatenate([[1.0], np.zeros(longest - 1)])
+    for h in range(longest):
+        path[:, order + h] = constant + path[:, h : order + h][:, ::-1] @ a
+        if h:
+            known = responses[max(0, h - order) : h][::-1]
+            responses[h] = known @ a[: len(known)]
+    sd = np.sqrt(found.sigma2 * np.cumsum(responses**2))
+    at = np.array(horizons) - 1
+    values = path[:, order:][:, at, None]
+    return values, np.broadcast_to(sd[at][:, None], values.shape), f"order {order} of at most {MOST_LAGS}"
+
+
+BASELINES: dict[str, Callable[[Split, tuple[int, ...], int], Normal]] = {
+    "random walk": random_walk,
+    "seasonal naive": naive,
+    "VAR by AIC": lambda split, horizons, season: var(split, horizons, False),
+    "VAR by AIC + harmonics": lambda split, horizons, season: var(split, horizons, True),
+}
+OURS = "WishartForecaster()"
+
+
+# --- scores --------------------------------------------------------------------------------------------
+
+
+def summed(crps: np.ndarray, covered: np.ndarray, sd: np.ndarray) -> dict[str, list[float]]:
+    """By horizon, over origins and columns; cells that were not observed are NaN."""
+    by_column = np.nanmean(crps, axis=0) / sd
+    return {"crps": np.nanmean(by_column, axis=1).tolist(), "coverage": np.nanmean(covered, axis=(0, 2)).tolist()}
+
+
+def of_baseline(name: str, series: SeriesSet, split: Split, targets: np.ndarray, sd: np.ndarray) -> dict[str, Any]:
+    started = time.perf_counter()
+    means, sds, words = BASELINES[name](split, series.horizons, series.season)
+    seconds = time.perf_counter() - started
+    is_there = ~np.isnan(targets)
+    crps = crps_gaussian(np.where(is_there, targets, 0.0), means, np.maximum(sds, 1e-12))
+    covered = np.abs(targets - means) <= WIDTH * sds
+    found = summed(np.where(is_there, crps, np.nan), np.where(is_there, covered, np.nan), sd)
+    return {**found, "seconds": seconds, "model": words}
+
+
+def of_ours(series: SeriesSet, split: Split, targets: np.ndarray, sd: np.ndarray) -> dict[str, Any]:
+    started = time.perf_counter()
+    model = wf.WishartForecaster().fit(split.y.iloc[: split.n_train])
+    seconds, seen = time.perf_counter() - started, split.n_train
+    crps, covered = np.full(targets.shape, np.nan), np.full(targets.shape, np.nan)
+    for i, origin in enumerate(split.origins):
+        if origin > seen:
+            model.update(split.y.iloc[seen:origin])
+            seen = origin
+        draws = model.forecast(list(series.horizons), n_draws=N_DRAWS).samples.values
+        is_there = ~np.isnan(targets[i])
+        low, high = np.quantile(draws, [0.5 - COVERAGE / 2, 0.5 + COVERAGE / 2], axis=0)
+        crps[i] = np.where(is_there, crps_samples(np.where(is_there, targets[i], 0.0), draws), np.nan)
+        covered[i] = np.where(is_there, (low <= targets[i]) & (targets[i] <= high), np.nan)
+    total = time.perf_counter() - started
+    return {**summed(crps, covered, sd), "seconds": seconds, "forecast_seconds": total - seconds, **chosen(model)}
+
+
+def chosen(model: Any) -> dict[str, Any]:
+    names = ("lags", "calendar", "transform", "rank", "white_noise", "n_inducing", "max_iter")
+    values = {name: repr(getattr(model, f"{name}_")) for name in names}
+    return {"model": model.status_, "chosen": values}
+
+
+def run(series: SeriesSet, split: Split, label: str) -> dict[str, Any]:
+    values = split.y.to_numpy(float)
+    targets = np.stack([values[[o + h - 1 for h in series.horizons]] for o in split.origins])
+    sd = np.nanstd(values[: split.n_train], axis=0)
+    found = of_ours(series, split, targets, sd) if label == OURS else of_baseline(label, series, split, targets, sd)
+    return {**found, "horizons": list(series.horizons), "n_origins": len(split.origins), "provenance": provenance()}
+
+
+def split_of(series: SeriesSet, is_inner: bool) -> Split:
+    y = series.make()
+    split = series.split(y, max(series.horizons))
+    return last_fifth(y.iloc[: split.n_train], max(series.horizons)) if is_inner else split
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=RESULTS / "forecasts.json")
+    parser.add_argument("--sets", default=",".join(SETS), help="names of sets, with commas")
+    parser.add_argument("--forecasters", default=",".join([*BASELINES, OURS]), help="names, with commas")
+    parser.add_argument("--inner", action="store_true", help="within the training parts alone")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
+    results = json.loads(options.output.read_text()) if options.output.exists() else {}
+    for name in options.sets.split(","):
+        split = split_of(SETS[name], options.inner)
+        for label in options.forecasters.split(","):
+            cells = results.setdefault(name, {})
+            if label not in cells:
+                cells[label] = run(SETS[name], split, label)
+                write_json_atomic(options.output, results)
+            found = cells[label]
+            numbers = [" ".join(f"{value:.4f}" for value in found[key]) for key in ("crps", "coverage")]
+            print(f"{name:<14} {label:<24} {numbers[0]} | {numbers[1]} | {found['seconds']:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

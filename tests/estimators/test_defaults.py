@@ -1,0 +1,231 @@
+"""What `WishartForecaster` decides by itself: options, what is kept of training, and how wide bands are."""
+
+import pickle
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+import wishflow as wf
+from wishflow.errors import OptionError
+from wishflow.numerics.devices import computing, on_device
+from wishflow.series import defaults
+from wishflow.series.autoregressive import Start, build
+from wishflow.series.batches import masked_batch, series_batch
+from wishflow.series.choosing import bands_of
+from wishflow.series.data.frames import read
+from wishflow.series.layout import Layout
+from wishflow.series.objectives import negative_transition_bound
+from wishflow.series.specs import DynamicsSpec
+from wishflow.series.validated import Trial, choose
+from wishflow.series.windows import Transitions
+
+QUICK = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2}
+N = 600
+
+
+def hourly(n=N, seed=0):
+    """Two series with a daily cycle, a second lag and holes."""
+    rng = np.random.default_rng(seed)
+    index = pd.date_range("2021-03-01", periods=n, freq="h", tz="Europe/Berlin")
+    rows = np.zeros((n, 2))
+    for t in range(2, n):
+        rows[t] = 0.6 * rows[t - 1] + 0.25 * rows[t - 2] + rng.normal(size=2) @ [[0.5, 0.4], [0.0, 0.3]]
+    rows += 2.0 * np.sin(2 * np.pi * np.arange(n) / 24)[:, None]
+    frame = pd.DataFrame(10.0 + rows, index, ["a", "b"])
+    return frame.mask(rng.uniform(size=frame.shape) < 0.02)
+
+
+@pytest.fixture(scope="module")
+def y():
+    return hourly()
+
+
+@pytest.fixture(scope="module")
+def fitted(y):
+    return wf.WishartForecaster(**QUICK).fit(y.iloc[:500])
+
+
+def test_attributes_hold_what_was_chosen_and_the_summary_says_why(fitted):
+    assert "day" in fitted.calendar_ and 2 in fitted.lags_
+    assert fitted.transform_ is None and fitted.white_noise_ == "constant"
+    assert (fitted.rank_, fitted.n_inducing_, fitted.max_iter_) == (2, 8, 20)
+    assert fitted.status_.count("kept:") == 1
+    table = fitted.validation_history_
+    assert table["candidate"][0] == "linear, constant noise" and table["kept"].sum() == 1
+    said = fitted.summary()
+    for words in ("lags", "rolled CRPS", "given", "recalibrated", "coverage 80%", str(table["candidate"][0])):
+        assert words in said
+
+
+def test_a_file_and_a_pickle_hold_the_choice_and_forecast_the_same(fitted, y, tmp_path):
+    fitted.save(tmp_path / "model.wishflow")
+    for again in (wf.load(tmp_path / "model.wishflow"), pickle.loads(pickle.dumps(fitted))):
+        assert again.summary() == fitted.summary()
+        one, two = (m.forecast(30, n_draws=20) for m in (again, fitted))
+        np.testing.assert_array_equal(one.samples, two.samples)
+        pd.testing.assert_series_equal(one.log_prob(y), two.log_prob(y))
+        assert again.lags_ == fitted.lags_ and again.transform_ == fitted.transform_
+
+
+@pytest.mark.slow
+def test_update_goes_on_with_the_choice(fitted, y):
+    model = pickle.loads(pickle.dumps(fitted)).update(y.iloc[500:560], update_params=True)
+    assert model.end_ == y.index[559]
+    assert "update" in model.status_
+    assert np.isfinite(model.forecast(3, n_draws=10).samples).all()
+
+
+def test_recalibrated_densities_are_those_of_the_recalibrated_draws(fitted):
+    """The mixture of densities in the middle, beside that of a normal law with the moments of the draws."""
+    assert fitted.calibration_ is not None
+    found = fitted.forecast(6, n_draws=4000)
+    centre = found.samples.values[:, 5].mean(0)
+    moments = np.exp(found.log_prob(np.vstack([np.full((5, 2), np.nan), centre]), kind="moments").iloc[5])
+    mixture = np.exp(found.log_prob(np.vstack([np.full((5, 2), np.nan), centre])).iloc[5])
+    assert mixture == pytest.approx(moments, rel=0.25)
+
+
+@pytest.mark.slow
+def test_bands_without_recalibration_are_those_of_the_model(y):
+    options = {**QUICK, "lags": 2, "calendar": False, "transform": None}
+    with_, without = (wf.WishartForecaster(**options, calibrate=c).fit(y.iloc[:500]) for c in ("auto", None))
+    assert without.calibration_ is None and with_.calibration_ is not None
+    one, two = (m.forecast(4, n_draws=50).samples.values for m in (with_, without))
+    np.testing.assert_allclose(one.mean(0), two.mean(0))
+    scale = with_.calibration_.at(np.arange(1.0, 5.0))
+    np.testing.assert_allclose((one - one.mean(0)), (two - two.mean(0)) * scale, atol=1e-8)
+
+
+@pytest.mark.slow
+def test_options_that_are_given_are_not_chosen(y):
+    given = {**QUICK, "lags": (1, 4), "calendar": True, "transform": "log", "white_noise": "state"}
+    model = wf.WishartForecaster(**given).fit(y)
+    assert model.lags_ == (1, 4) and model.transform_ == "log" and model.white_noise_ == "state"
+    assert model.calendar_ == ("day", "week")
+    assert set(model.reasons_) == {"prior"}
+
+
+@pytest.mark.parametrize(
+    ("options", "n", "why"),
+    [
+        ({}, 40, "too few"),
+        ({"objective": "rollout"}, 200, "rollouts"),
+        ({"latent_dim": 1}, 200, "latent"),
+        ({"step": 0.5}, 200, "step"),
+    ],
+)
+def test_without_rows_to_choose_by_options_are_plain(options, n, why):
+    model = wf.WishartForecaster(**options)
+    panel = read(hourly(n), "y")
+    fraction = model.validation_fraction
+    found = defaults.settings_of(model.get_params(deep=False), panel, None, fraction)
+    assert (found.lags, found.calendar, found.transform, found.rank) == (1, False, None, 10)
+    assert (found.white_noise, found.n_inducing, found.max_iter, found.is_validated) == ("constant", 100, None, False)
+    assert all(why in reason for reason in found.reasons.values()) and len(found.reasons) == 7
+
+
+def test_no_rows_held_back_is_the_plain_forecaster(y):
+    plain = {"lags": 1, "calendar": False, "transform": None, "white_noise": "constant", **QUICK}
+    one, two = (wf.WishartForecaster(**o, validation_fraction=0).fit(y.iloc[:100]) for o in (plain, QUICK))
+    np.testing.assert_array_equal(one.forecast(3, n_draws=5).samples, two.forecast(3, n_draws=5).samples)
+    assert one.calibration_ is None and one.validation_history_ is None
+
+
+@pytest.mark.slow
+def test_irregular_stamps_take_plain_options(y):
+    model = wf.WishartForecaster(**QUICK).fit(y.iloc[np.flatnonzero(np.random.default_rng(0).uniform(size=N) < 0.3)])
+    assert model.lags_ == (1,) and model.calendar_ == () and model.validation_history_ is None
+
+
+@pytest.mark.parametrize(
+    "option", [{"calibrate": "yes"}, {"validation_fraction": 1.0}, {"lags": "many"}, {"rank": "all"}]
+)
+def test_options_that_are_none_are_refused(y, option, types_unchecked):
+    with pytest.raises(OptionError, match=next(iter(option))):
+        wf.WishartForecaster(**option).fit(y)
+
+
+@pytest.mark.slow
+def test_panels_with_covariates_are_chosen_for_together(y):
+    X = pd.DataFrame({"u": np.arange(N) % 5.0}, y.index)
+    model = wf.WishartForecaster(**QUICK).fit({"one": y.iloc[:300], "two": y.iloc[300:590]}, {"one": X, "two": X})
+    assert "day" in model.calendar_
+    found = model.forecast(3, {"one": X, "two": X}, n_draws=10)
+    # A series that ends early has covariates at its own steps.
+    assert found["one"].samples.shape == (10, 3, 2)
+
+
+# --- what is kept ------------------------------------------------------------------------------------
+
+
+def trial(name, factors, n=40, damping=1.0):
+    rng = np.random.default_rng(7)
+    crps = 1.0 + 0.05 * rng.uniform(size=(n, 24, 2))
+    for band, factor in zip(bands_of(24), factors, strict=True):
+        crps[:, band] *= factor
+    return Trial(name, crps, np.ones_like(crps), damping)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "kept"),
+    [
+        ([(0.9, 0.9, 0.9)], 1),
+        ([(0.5, 0.5, 1.01)], 0),  # it loses at one band
+        ([(0.5, 0.5, 1.01), (0.99, 0.99, 0.99)], 2),
+        ([(1.0, 1.0, 1.0)], 0),
+        ([(0.99, 0.98, 0.99), (0.97, 0.97, 0.98)], 2),
+    ],
+)
+def test_a_candidate_that_loses_at_a_band_of_horizons_is_not_kept(candidates, kept):
+    trials = [trial("linear", (1.0, 1.0, 1.0), damping=None), *(trial(f"{c}", c) for c in candidates)]
+    assert choose(trials) is trials[kept]
+
+
+def test_noise_that_does_not_change_is_the_covariance_that_it_starts_from():
+    covariance = np.array([[1.0, 0.6], [0.6, 0.5]])
+    layout = Layout(2, (1,), 0)
+    with computing():
+        start = Start(*(on_device(x) for x in (-0.1 * np.eye(2), np.zeros(2), covariance)))
+        spec = DynamicsSpec(drift="linear", diffusion=wf.diffusions.Constant())
+        model = build(spec, layout, start, np.zeros((1, 2)), jax.random.key(0))
+        here = model.field.in_parts().at(on_device(np.random.default_rng(0).normal(size=(3, 2))))
+        np.testing.assert_allclose(here.mean_covariance(), np.tile(covariance, (3, 1, 1)), rtol=1e-6)
+        F = here.factor(jax.random.key(1))
+        np.testing.assert_allclose(
+            F @ F.transpose(0, 2, 1) + here.white[:, :, None] * np.eye(2), here.mean_covariance()
+        )
+
+
+def test_steps_that_are_not_used_do_not_count():
+    rng = np.random.default_rng(0)
+    steps = Transitions(rng.normal(size=(50, 2)), rng.normal(size=(50, 2)), np.ones(50), np.arange(50))
+    is_used = np.arange(50) < 30
+    part = Transitions(steps.X[:30], steps.increment[:30], steps.h[:30], steps.row[:30])
+    with computing():
+        start = Start(*(on_device(x) for x in (np.zeros((2, 2)), np.zeros(2), np.eye(2))))
+        spec = DynamicsSpec(drift="linear", diffusion=wf.diffusions.Constant())
+        model = build(spec, Layout(2, (1,), 0), start, np.zeros((1, 2)), jax.random.key(0))
+        bounds = [
+            negative_transition_bound(model, batch, jax.random.key(1))[0]
+            for batch in (masked_batch(steps, is_used), series_batch(part, None))
+        ]
+    np.testing.assert_allclose(*bounds)
+
+
+@pytest.mark.slow
+def test_of_a_chaotic_series_the_gp_drift_is_kept():
+    """Its next steps are no linear function of the last rows, however many."""
+    rng = np.random.default_rng(0)
+    x, rows = np.array([1.0, 1.0, 25.0]), []
+    for _ in range(900):
+        for _ in range(50):
+            slope = [10.0 * (x[1] - x[0]), x[0] * (28.0 - x[2]) - x[1], x[0] * x[1] - 8.0 / 3.0 * x[2]]
+            x = x + 0.001 * np.array(slope) + 0.01 * rng.normal(size=3)
+        rows.append(x)
+    chaotic = wf.WishartForecaster().fit(pd.DataFrame(np.array(rows)))
+    assert "GP" in chaotic.status_.split("kept:")[1].split("(")[0]
+    table = chaotic.validation_history_.set_index("candidate").filter(like="crps")
+    kept = chaotic.validation_history_["kept"].to_numpy()
+    assert (table[kept].to_numpy() < 0.9 * table.iloc[0].to_numpy()).all()

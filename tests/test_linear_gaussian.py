@@ -1,0 +1,193 @@
+"""Linear auto-regressions in closed form, what is chosen by them, and the recalibration of forecasts."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from wishflow.series import choosing, recalibration
+from wishflow.series import linear_gaussian as linear
+from wishflow.series.choosing import Config, Judge, Piece
+
+D, N = 3, 400
+RNG = np.random.default_rng(0)
+
+
+def var_rows(n=N, dim=D, seed=1, second=0.0):
+    rng = np.random.default_rng(seed)
+    A = 0.6 * np.eye(dim) + 0.1 * rng.normal(size=(dim, dim))
+    rows = np.zeros((n + 100, dim))
+    for t in range(2, len(rows)):
+        rows[t] = A @ rows[t - 1] + second * rows[t - 2] + rng.normal(size=dim)
+    return rows[100:]
+
+
+def stretch_of(rows, u=None):
+    return linear.Stretch(rows, np.ones(rows.shape, bool), np.zeros((len(rows), 0)) if u is None else u)
+
+
+def judge_of(frame, fraction=0.1):
+    values = frame.to_numpy(float)
+    return Judge([Piece(values, frame.index, np.zeros((len(frame), 0)), 0, len(frame))], frame.columns, fraction)
+
+
+# --- regressions -------------------------------------------------------------------------------------
+
+
+def test_without_a_prior_the_regression_is_least_squares():
+    rows = stretch_of(var_rows(), RNG.normal(size=(N, 2)))
+    lags = (1, 3)
+    found = linear.fitted([rows], lags, tightness=1e6)
+    X = linear.design(rows, lags)
+    expected = np.linalg.lstsq(X, np.diff(rows.values[2:], axis=0), rcond=None)[0]
+    np.testing.assert_allclose(np.column_stack([found.weights, found.constant]), expected.T, atol=1e-4)
+
+
+@pytest.mark.parametrize("scales", [np.ones(D), np.array([1.0, 1.1, 30.0])], ids=["one noise", "two noises"])
+def test_one_factorisation_gives_what_each_series_gives_by_itself(scales):
+    """Woodbury's formula beside the regressions one by one."""
+    rows, lags, tightness = stretch_of(var_rows() * scales), (1, 2, 3), 0.2
+    sums = linear.moments(rows, lags, 0, N)
+    found = linear.regression(sums, lags, tightness)
+    small = linear.SMALL_RIDGE * N
+    K = len(sums.gram)
+    precision = linear.prior_precision(lags, D, K - 1, tightness)
+    for d in range(D):
+        noise = 2.0 ** np.round(np.log2(found.covariance[d, d]))
+        ridge = np.diag(np.append(noise * precision[d], 0.0) + small * (N - 3) / N)
+        np.testing.assert_allclose(
+            found.weights[d], np.linalg.solve(sums.gram + ridge, sums.cross[:, d])[:-1], rtol=1e-5
+        )
+
+
+def test_sums_over_parts_add_up_and_leave_out_what_was_not_seen():
+    rows = var_rows()
+    is_seen = np.ones(rows.shape, bool)
+    is_seen[::7, 1] = False  # many: they are left out
+    part = linear.Stretch(rows, is_seen, np.zeros((N, 0)))
+    whole = linear.moments(part, (1, 2), 0, N)
+    both = linear.moments(part, (1, 2), 0, 150) + linear.moments(part, (1, 2), 150, N)
+    np.testing.assert_allclose(both.gram_of(1), whole.gram_of(1))
+    np.testing.assert_allclose(both.cross, whole.cross)
+    X, steps, seen = linear.design(part, (1, 2)), np.diff(rows[1:], axis=0), is_seen[2:, 1]
+    np.testing.assert_allclose(whole.gram_of(1), X[seen].T @ X[seen])
+    np.testing.assert_allclose(whole.cross[:, 1], X[seen].T @ steps[seen, 1])
+
+
+def test_forecasts_are_those_of_simulated_paths():
+    model = linear.fitted([stretch_of(var_rows(second=0.2))], (1, 2), 1.0)
+    history = RNG.normal(size=(1, 2, D))
+    n, H = 40_000, 4
+    root = np.linalg.cholesky(model.covariance)
+    path = np.repeat(history, n, 0)
+    for _ in range(H):
+        x = model.step(path[:, -2:], np.zeros((n, 0))) + RNG.normal(size=(n, D)) @ root.T
+        path = np.concatenate([path, x[:, None]], axis=1)
+    np.testing.assert_allclose(path[:, 2:].mean(0), model.means(history, np.zeros((1, H, 0)))[0], atol=0.05)
+    np.testing.assert_allclose(np.cov(path[:, -1].T), model.covariances(H)[-1], atol=0.1)
+
+
+def test_holes_are_filled_without_what_comes_later():
+    rows = var_rows(60)
+    model = linear.fitted([stretch_of(var_rows())], (1,), 1.0)
+    holed = rows.copy()
+    holed[30:33, 0] = np.nan
+    none = np.zeros((60, 0))
+    found = linear.filled(holed, none, model)
+    later = holed.copy()
+    later[33:] += 100.0
+    np.testing.assert_array_equal(linear.filled(later, none, model)[:33], found[:33])
+    # Given what was seen of the row: the mean of the normal law.
+    expected = model.step(rows[None, 29:30], none[:1])[0]
+    Q, seen = model.covariance, [1, 2]
+    gain = Q[0, seen] @ np.linalg.inv(Q[np.ix_(seen, seen)])
+    assert found[30, 0] == pytest.approx(expected[0] + gain @ (rows[30, seen] - expected[seen]))
+
+
+# --- choices -----------------------------------------------------------------------------------------
+
+
+def test_a_daily_cycle_and_a_second_lag_are_found():
+    hours = pd.date_range("2021-01-01", periods=1500, freq="h")
+    cycle = 2.0 * np.sin(2 * np.pi * hours.hour.to_numpy() / 24)[:, None]
+    frame = pd.DataFrame(var_rows(1500, second=0.25) + cycle, hours, list("abc"))
+    found = choosing.choose(judge_of(frame), None, None, None)
+    assert "day" in found.config.periods
+    assert 2 in found.config.lags
+    assert found.config.transform == ()
+    assert set(found.reasons) == {"calendar", "lags", "prior", "transform"}
+
+
+def test_a_random_walk_takes_one_lag_and_no_calendar():
+    days = pd.date_range("2021-01-01", periods=800, freq="D")
+    frame = pd.DataFrame(np.random.default_rng(5).normal(size=(800, 2)).cumsum(0), days, list("ab"))
+    found = choosing.choose(judge_of(frame), None, None, None).config
+    assert found.lags == (1,) and found.periods == ()
+
+
+def test_a_logarithm_is_for_the_column_whose_logarithm_is_a_normal_law():
+    rows = var_rows(1200, 2, seed=3)
+    values = np.column_stack([np.exp(rows[:, 0]), rows[:, 1] + 10.0])
+    found = choosing.choose(judge_of(pd.DataFrame(values, columns=["skewed", "plain"])), None, None, None)
+    assert found.config.transform == ("log1p", None)
+
+
+def test_what_is_given_stays():
+    frame = pd.DataFrame(var_rows(300), pd.date_range("2021-01-01", periods=300, freq="h"))
+    found = choosing.choose(judge_of(frame), (1, 5), ("day",), (None, "asinh", None)).config
+    assert (found.lags, found.periods, found.transform) == ((1, 5), ("day",), (None, "asinh", None))
+
+
+def test_scores_are_honest():
+    """Rows after the fold do not change its score, and a model that knows nothing scores worse."""
+    frame = pd.DataFrame(var_rows(500))
+    judge = judge_of(frame)
+    score = judge.score(Config((1,)))
+    walk = judge.score(Config((1,), tightness=1e-6))
+    assert score.total < walk.total
+
+
+@pytest.mark.parametrize(
+    ("freq", "n", "periods"),
+    [
+        ("h", 24 * 20, ("day", "week")),
+        ("h", 30, ()),
+        ("D", 800, ("week", "year")),
+        ("MS", 40, ("year",)),
+        ("QS", 40, ("year",)),
+    ],
+)
+def test_periods_that_the_data_cover_twice(freq, n, periods):
+    assert choosing.eligible_periods([pd.date_range("2000-01-01", periods=n, freq=freq)]) == periods
+
+
+# --- recalibration -----------------------------------------------------------------------------------
+
+
+def test_factors_are_those_of_errors_that_are_too_wide():
+    rng = np.random.default_rng(2)
+    sd = np.array([1.0, 1.5])
+    errors = np.abs(rng.normal(size=(4000, 8, 2)) * sd) / 1.2815515655446004
+    bands = choosing.bands_of(8)
+    found = recalibration.horizon_scales(errors, errors, errors, bands)
+    np.testing.assert_allclose(found.at(np.array([1.0, 3.0, 100.0])), np.tile(sd, (3, 1)), rtol=0.05)
+    twice = recalibration.horizon_scales(errors, 1.2 * errors, errors, bands)
+    np.testing.assert_allclose(twice.scales, 1.2 * found.scales, rtol=0.02)
+
+
+def test_few_errors_leave_bands_as_they_are():
+    errors = np.full((20, 3, 1), 2.0)
+    bands = choosing.bands_of(3)
+    assert recalibration.horizon_scales(errors[:5], errors[:5], errors[:5], bands) is None
+    assert np.all(recalibration.horizon_scales(errors, errors, errors, bands).scales < 1.5)
+
+
+def test_moved_draws_have_the_density_that_backward_gives():
+    rng = np.random.default_rng(3)
+    scales = recalibration.HorizonScales(np.array([1.0, 9.0]), np.array([[0.5, 2.0], [2.0, 0.5]]))
+    draws = rng.normal(size=(50, 2, 2))
+    law = recalibration.Moved.of(scales, draws, np.array([1.0, 3.0]))
+    np.testing.assert_allclose(law.scale, [[0.5, 2.0], [1.0, 1.0]])
+    np.testing.assert_allclose(law.draws.mean(0), draws.mean(0))
+    np.testing.assert_allclose(law.draws.std(0), draws.std(0) * law.scale)
+    np.testing.assert_allclose(law.backward(law.draws[7]), draws[7])
+    np.testing.assert_allclose(law.log_scale, 0.0, atol=1e-12)
