@@ -16,7 +16,7 @@ from wishflow.series.batches import masked_batch, series_batch
 from wishflow.series.choosing import bands_of
 from wishflow.series.data.frames import read
 from wishflow.series.layout import Layout
-from wishflow.series.objectives import negative_transition_bound
+from wishflow.series.objectives import negative_transition_objective
 from wishflow.series.specs import DynamicsSpec
 from wishflow.series.validated import Trial, choose
 from wishflow.series.windows import Transitions
@@ -208,7 +208,7 @@ def test_steps_that_are_not_used_do_not_count():
         spec = DynamicsSpec(drift="linear", diffusion=wf.diffusions.Constant())
         model = build(spec, Layout(2, (1,), 0), start, np.zeros((1, 2)), jax.random.key(0))
         bounds = [
-            negative_transition_bound(model, batch, jax.random.key(1))[0]
+            negative_transition_objective(model, batch, jax.random.key(1))[0]
             for batch in (masked_batch(steps, is_used), series_batch(part, None))
         ]
     np.testing.assert_allclose(*bounds)

@@ -56,27 +56,28 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
 
     drift: "linear+gp", "gp", "linear" or "none". diffusion: "wishart", "gp", "constant" (correlated, the same
     everywhere), "diagonal", "none" or a spec. white_noise: "auto", "constant" or "state". innovations: "gaussian", or
-    "student_t" for noise with heavier tails (its degrees of freedom are learnt). `lags`: a number p for the rows
-    1, …, p steps back, or chosen ones that begin with 1, such as (1, 2, 3, 24); above 1 they need a regular grid and
-    count its rows. `freq` ("h"; a number where stamps are numbers) makes one: every row goes to the step nearest to it.
+    "student_t" for noise with heavier tails (its degrees of freedom are learnt). `lags`: a number p for the rows 1, …,
+    p steps back, or chosen ones that begin with 1, such as (1, 2, 3, 24); above 1 they need a regular grid and count
+    its rows. `freq` ("h"; a number where stamps are numbers) makes one: every row goes to the step nearest to it.
     Without it the stamps say what a step is, and `freq_` holds it after `fit` (None: they are irregular). Daily stamps
     that leave out every weekend are business days ("B"), and holidays missing rows; `freq="D"` makes weekends steps
     too, and `freq=pd.offsets.CustomBusinessDay(holidays=…)` leaves out holidays. Rows of one step of `freq` are merged
-    cell by cell. `step`: the longest Euler step in units of time, the median gap of the stamps (or `freq`); a gap
-    of length g is cut into ⌈g/step⌉ equal steps wherever the model is used, and gaps above `max_gap` steps cut the
-    series, so a smaller step needs a larger `max_gap`. `calendar=True` adds harmonics of day, week and year; "seasonal"
-    also products of those of the day with those of the year, for the linear drift: a daily cycle that changes with the
+    cell by cell. `step`: the longest Euler step in units of time, the median gap of the stamps (or `freq`); a gap of
+    length g is cut into ⌈g/step⌉ equal steps wherever the model is used, and gaps above `max_gap` steps cut the series,
+    so a smaller step needs a larger `max_gap`. `calendar=True` adds harmonics of day, week and year; "seasonal" also
+    products of those of the day with those of the year, for the linear drift: a daily cycle that changes with the
     season. `verbose=1` shows progress and says what was inferred. `transform`: a name ("log1p", "log", "sqrt",
     "asinh"), a transformer, or a dict of them by column. Draws are mapped back and not cut, so behind "log1p" they lie
     above −1 and behind "sqrt" some may be slightly negative: where that has no meaning, use `limits=0`, or
-    `np.maximum(draws, 0)` (log densities are then of the uncut law). `latent_dim`: the series is seen through a
-    readout of a state of that size (or a `wf.series.Latent`); None: it is the state itself. `objective`: "transition" scores each row given those before it
-    (a latent state by particles), "rollout" free simulations from the first row of a window (from its first rows,
-    encoded), as in the paper. `limits` keeps simulated paths near what was seen: 0 within the range of each column in
-    training (of all series of a panel together), 0.1 a tenth of that range beyond it; None lets them go anywhere. Steps
-    end at the limit they would cross, and log densities of forecasts know these point masses: what comes beyond the
-    limits has none (−∞). Forecasts with limits are not recalibrated. `drift_posterior`: "point", a fitted GP drift, or
-    "gaussian": its weights have a posterior with its full KL divergence, and each simulated path draws a function.
+    `np.maximum(draws, 0)` (log densities are then of the uncut law). `latent_dim`: the series is seen through a readout
+    of a state of that size (or a `wf.series.Latent`); None: it is the state itself. `objective`: "transition" scores
+    each row given those before it (a latent state by particles), "rollout" free simulations from the first row of a
+    window (from its first rows, encoded), as in the paper. `limits` keeps simulated paths near what was seen: 0 within
+    the range of each column in training (of all series of a panel together), 0.1 a tenth of that range beyond it; None
+    lets them go anywhere. Steps end at the limit they would cross, and log densities of forecasts know these point
+    masses: what comes beyond the limits has none (−∞). Forecasts with limits are not recalibrated. `drift_posterior`:
+    "point", a fitted GP drift, or "gaussian": its weights have a posterior with its full KL divergence, and each
+    simulated path draws a function.
 
     With chosen lags complete rows are scored and forecast exactly as with all of them. Holes are integrated out within
     six lags without a gap, and within longer memories where the longest lag times the number of series is at most 160;
@@ -315,8 +316,8 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         """Log density of each row given those before it, in the units of y, as the model has it (not recalibrated).
 
         NaN where a row has no past. Where y goes on after the end of the data seen so far, that end is its past. Of
-        rows that share a step (`freq`) the last one has the score of them all. Series of a panel may be ones that were not
-        there in `fit`.
+        rows that share a step (`freq`) the last one has the score of them all. Series of a panel may be ones that were
+        not there in `fit`.
         """
         panel = self._read(y)
         tails = self._with_past(panel, _read_covariates(X))
