@@ -25,7 +25,7 @@ class StudentTLikelihood(AbstractLikelihood):
     noise_scale : Positive
         The scales s, of shape (P,).
     excess_dof : Positive
-        ν − 2, of shape (P,).
+        Degrees of freedom above two, ν − 2, of shape (P,).
 
     Notes
     -----

@@ -394,8 +394,9 @@ class SparseGPRegressor(ModelRegressor):
     learning_rate : float or callable, optional
         Learning rate of Adam, or an optax schedule. L-BFGS does not use it.
     tol : float, optional
-        Rise of the objective, in nats per row and 100 iterations, below which stochastic steps end early. With 0 they
-        go on to the last iteration.
+        Least rise of the objective, in nats per row. Where the best mean over 100 iterations has not risen by it in
+        five times 100 iterations, the learning rate starts to fall; where it falls already, training ends. 0 switches
+        this off. It is for stochastic steps.
     random_state : int, RandomState or None, default=None
         Seed of initialisation, training and prediction. None means 0, so that a fit can be repeated.
     callbacks : Callback or list of Callback, optional
@@ -570,8 +571,9 @@ class FlowRegressor(Validated, ModelRegressor):
     learning_rate : float or callable, optional
         Learning rate of Adam, or an optax schedule.
     tol : float, optional
-        Rise of the objective, in nats per row and 100 iterations, below which the constant part of the learning rate
-        ends early. With 0 it goes on to the end.
+        Least rise of the objective, in nats per row. Where the best mean over 100 iterations has not risen by it in
+        five times 100 iterations, the learning rate starts to fall; where it falls already, training ends. 0 switches
+        this off.
     n_train_samples : int, optional
         Sample paths for each row in training.
     path_average : {"log", "density"}, optional
