@@ -32,7 +32,7 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
         Noise of the flow: "wishart" (diffWGP), "gp" (diffGP), "diagonal" (constant), "none" (No noise), or a spec such
         as `wf.diffusions.Wishart(rank=5, white=0.01)`.
     rank : int or None, default=5
-        Rank ρ of the diffusion "wishart", at most the dimensions of the state. None: full rank.
+        Rank ρ of the diffusion "wishart". It acts as the dimensions of the state where it is larger or None: full rank.
     columns : {"shared", "independent"}, default="shared"
         Whether the columns of J in the diffusion "wishart" share one posterior or have their own.
     kernel : str or KernelSpec, default="rbf"

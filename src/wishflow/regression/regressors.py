@@ -535,10 +535,11 @@ class FlowRegressor(Validated, ModelRegressor):
         Noise of the flow: "wishart" (diffWGP), "gp" (diffGP), "diagonal" (constant), "none" (No noise), or a spec such
         as `wf.diffusions.Wishart(rank=5, white=0.01)`.
     rank : int or None, default=5
-        Rank ρ of the diffusion "wishart", at most the dimensions of the state. None: full rank.
+        Rank ρ of the diffusion "wishart". It acts as the dimensions of the state where it is larger or None: full rank.
     columns : {"shared", "independent"}, default="shared"
         Whether the ν columns of J in the diffusion "wishart" share one posterior or have their own. For shared columns
-        the preset says ν (`fast`: 1 up to ten inputs, else ρ, or 5 below 600 rows); a spec says its own.
+        and `sampling="marginal"` the preset says ν (`fast`: 1 up to ten inputs, else ρ, or 5 below 600 rows); a spec
+        says its own.
     kernel : str or KernelSpec, default="rbf"
         Kernel of the output GP and, with starting values of its own, of the field: "rbf", "matern12", "matern32",
         "matern52", "linear", "periodic", or a spec from `wishflow.kernels`.
@@ -662,8 +663,8 @@ class FlowRegressor(Validated, ModelRegressor):
 
     Objective: that of a flow is no bound of the evidence and compares with no other model's
     (`regression.objectives.is_bound` says why). The column `bound` of `history_` is there only where the sparse GP was
-    kept, in its rows, or where the objective is one: with `drift_posterior="gaussian"`, `sampling="pathwise"` and
-    `path_average="log"`.
+    kept, in its rows, or where the objective of the flow is a bound: with `drift_posterior="gaussian"`,
+    `sampling="pathwise"` and `path_average="log"`, and a diffusion that is none of your own.
 
     References
     ----------
