@@ -34,6 +34,11 @@ def test_the_structure_stays_within_its_limits():
     assert found["longest file"] <= 450, found
 
 
+def test_docstrings_are_not_counted_as_code(tmp_path):
+    (tmp_path / "a.py").write_text('"""A\nmodule."""\n\n\ndef f():\n    """F.\n    """\n    return """two\nlines"""\n')
+    assert structure.file_lengths(tmp_path) == [5] and structure.function_lengths(tmp_path) == [3]
+
+
 def test_no_module_imports_itself_by_way_of_others():
     assert not structure.all_loops(structure.file_graph())
 

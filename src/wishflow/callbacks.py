@@ -22,7 +22,26 @@ from .files.writing import write_bytes_atomic
 
 
 def make_callbacks(estimator: Any, n_points: int) -> list:
-    """The user's callbacks, and the progress bar where `verbose` asks for it."""
+    """Gather the callbacks of an estimator, with a progress bar where `verbose` asks for it.
+
+    Parameters
+    ----------
+    estimator : object
+        An estimator with the options `callbacks` and `verbose`.
+    n_points : int
+        The number of rows, by which the progress bar divides the objective.
+
+    Returns
+    -------
+    list of Callback
+        The callbacks of the user, and the progress bar.
+
+    Examples
+    --------
+    >>> import wishflow as wf
+    >>> wf.callbacks.make_callbacks(wf.FlowRegressor(verbose=1), n_points=100)
+    [ProgressBar(n_points=100)]
+    """
     given = estimator.callbacks
     callbacks = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
     return [*callbacks, ProgressBar(n_points=n_points)] if estimator.verbose else callbacks
@@ -36,10 +55,34 @@ if TYPE_CHECKING:
 class ChunkEvent:
     """What happened in one chunk of training steps.
 
-    `step` steps of the planned `n_steps` of this phase are done. `records` holds one entry for each of the K steps of
-    the chunk, shaped (K,) or (K, ...): "objective" (summed over the data), "bound" (the same number, where it is a
-    lower bound of the log evidence), "noise" (standard deviation of the observations) and other named parts. `seconds`
-    counts from the start of the fit. With `fit_many` an event is about one of its models.
+    With `fit_many` an event is about one of its models.
+
+    Parameters
+    ----------
+    phase : str
+        The phase of training.
+    step : int
+        How many steps of this phase are done.
+    n_steps : int
+        How many steps are planned for this phase.
+    records : mapping of str to ndarray
+        One entry for each of the K steps of the chunk, shaped (K,) or (K, ...): "objective" (summed over the data),
+        "bound" (the same number, where it is a lower bound of the log evidence), "noise" (standard deviation of the
+        observations) and other named parts.
+    seconds : float
+        Time since the start of the fit.
+    model_index : int, default=0
+        Which of the models of `fit_many` the event is about.
+    n_models : int, default=1
+        How many models are trained together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wishflow.callbacks import ChunkEvent
+    >>> event = ChunkEvent("flow", step=2, n_steps=10, records={"objective": np.array([-5.0, -4.0])}, seconds=0.1)
+    >>> float(event.records["objective"][-1])
+    -4.0
     """
 
     phase: str
@@ -53,23 +96,82 @@ class ChunkEvent:
 
 @runtime_checkable
 class Callback(Protocol):
-    """What training calls. Subclasses override what they need; any class with these three methods will do."""
+    """What training calls.
+
+    A subclass overrides what it needs. Any class with these three methods will do. Training calls `on_start` at the
+    start of each phase, `on_chunk` after each compiled chunk of steps and `on_end` once, when the whole fit is over.
+
+    See Also
+    --------
+    EarlyStop : Stop when the objective no longer rises.
+    CSVLog : Write all records to a file.
+    ProgressBar : Show a line on the terminal.
+
+    Examples
+    --------
+    >>> import wishflow as wf
+    >>> class Printer(wf.callbacks.Callback):
+    ...     def on_chunk(self, event):
+    ...         print(event.phase, event.step)
+    >>> model = wf.FlowRegressor(callbacks=[Printer()])
+    """
 
     def on_start(self, phase: str, n_steps: int) -> None:
-        """A phase of at most `n_steps` steps begins."""
+        """Begin a phase.
+
+        Parameters
+        ----------
+        phase : str
+            Name of the phase.
+        n_steps : int
+            The most steps that it will take.
+        """
         return None
 
     def on_chunk(self, event: ChunkEvent) -> bool | None:
-        """A chunk is done; True asks training to stop (the phase, and only for the model the event is about)."""
+        """Take note of a chunk of steps that is done.
+
+        Parameters
+        ----------
+        event : ChunkEvent
+            What happened in the chunk.
+
+        Returns
+        -------
+        bool or None
+            True asks training to stop the phase, and only for the model that the event is about.
+        """
         return None
 
     def on_end(self) -> None:
-        """The fit is over, for whatever reason. May be called twice, and without a start."""
+        """Finish: the fit is over, for whatever reason.
+
+        It may be called twice, and without a start.
+        """
         return None
 
 
 class CallbackList:
-    """Several callbacks as one; as a context manager it calls `on_end` on all of them whatever happens inside."""
+    """Several callbacks as one.
+
+    As a context manager it calls `on_end` on all of them whatever happens inside.
+
+    Parameters
+    ----------
+    callbacks : Callback or iterable of Callback, optional
+        The callbacks. None stands for an empty list.
+
+    Raises
+    ------
+    OptionError
+        If an entry lacks one of the methods `on_start`, `on_chunk` and `on_end`, or is a class.
+
+    Examples
+    --------
+    >>> from wishflow.callbacks import CallbackList, EarlyStop
+    >>> with CallbackList([EarlyStop(patience=3)]) as callbacks:
+    ...     callbacks.on_start("flow", n_steps=100)
+    """
 
     def __init__(self, callbacks: Callback | Iterable[Callback] | None = None) -> None:
         if callbacks is None:
@@ -83,14 +185,35 @@ class CallbackList:
                 )
 
     def on_start(self, phase: str, n_steps: int) -> None:
+        """Begin a phase in all callbacks.
+
+        Parameters
+        ----------
+        phase : str
+            Name of the phase.
+        n_steps : int
+            The most steps that it will take.
+        """
         for callback in self.callbacks:
             callback.on_start(phase, n_steps)
 
     def on_chunk(self, event: ChunkEvent) -> bool:
-        """Whether any callback asks to stop; every one of them sees the event."""
+        """Show an event to every callback.
+
+        Parameters
+        ----------
+        event : ChunkEvent
+            What happened in the chunk.
+
+        Returns
+        -------
+        bool
+            Whether any callback asks to stop. Every one of them sees the event.
+        """
         return any([bool(callback.on_chunk(event)) for callback in self.callbacks])
 
     def on_end(self) -> None:
+        """Finish all callbacks, also those after one that fails; the first error is then raised."""
         errors = []
         for callback in self.callbacks:
             try:
@@ -118,9 +241,28 @@ def _as_tuple(callbacks: Any) -> tuple[Any, ...]:
 
 @dataclasses.dataclass
 class EarlyStop(Callback):
-    """Stop after `patience` chunks in a row whose mean objective is not above the best so far by more than `min_delta`.
+    """Stop when the objective no longer rises.
 
-    An objective that is not a number is no improvement. Each phase, and each model of `fit_many`, is judged by itself.
+    Training stops after `patience` chunks in a row whose mean objective is not above the best so far by more than
+    `min_delta`. An objective that is not a number is no improvement. Each phase, and each model of `fit_many`, is
+    judged by itself.
+
+    Parameters
+    ----------
+    patience : int, default=10
+        Number of chunks without an improvement, at least 1.
+    min_delta : float, default=0.0
+        Smallest rise that counts as an improvement, at least 0.
+
+    Raises
+    ------
+    OptionError
+        If an option is outside its range.
+
+    Examples
+    --------
+    >>> import wishflow as wf
+    >>> model = wf.FlowRegressor(callbacks=[wf.callbacks.EarlyStop(patience=5)])
     """
 
     patience: int = 10
@@ -157,11 +299,24 @@ _KEYS = ("phase", "model", "step", "seconds")
 
 
 class CSVLog(Callback):
-    """One row per training step: phase, model, step, seconds at the end of its chunk, and every record.
+    """Write one row for each training step to a CSV file.
 
-    Numbers are written so that they read back exactly. A record with several entries a step fills the columns
-    `name[0]`, `name[1]`, ... Columns that first appear in a later phase are added to the file, empty before. A new fit
-    starts the file anew, or goes on with it where `append` is true.
+    The columns are phase, model, step, seconds at the end of its chunk, and every record. Numbers are written so that
+    they read back exactly. A record with several entries a step fills the columns `name[0]`, `name[1]`, ... Columns
+    that first appear in a later phase are added to the file, empty before.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    append : bool, default=False
+        Whether a new fit goes on with the file, rather than start it anew.
+
+    Examples
+    --------
+    >>> import wishflow as wf
+    >>> wf.callbacks.CSVLog("log.csv")
+    CSVLog('log.csv', append=False)
     """
 
     def __init__(self, path: str | os.PathLike[str], append: bool = False) -> None:
@@ -237,11 +392,26 @@ def _step_table(records: Mapping[str, np.ndarray]) -> dict[str, list[Any]]:
 
 
 class ProgressBar(Callback):
-    """One line on the terminal: phase, step, objective, noise and time left; it follows the fit through its phases.
+    """Show one line on the terminal: phase, step, objective, noise and time left.
 
-    The objective is shown per point where `n_points` is given. The line goes to standard error, or to the `console` of
-    rich that is given. Where that is no terminal (a file, a pipe, a notebook), plain lines are printed: one at the end,
-    and before it one every `every` seconds, with the time that is left.
+    It follows the fit through its phases. Where the output is no terminal (a file, a pipe, a notebook), plain
+    lines are printed: one at the end, and before it one every `every` seconds, with the time that is left.
+    `verbose=1` of an estimator adds this callback.
+
+    Parameters
+    ----------
+    n_points : int, optional
+        Number of rows. Where it is given, the objective is shown per point.
+    console : rich.console.Console, optional
+        Where the line goes to. Standard error by default.
+    every : float, default 15.0
+        Seconds between two lines where there is no terminal.
+
+    Examples
+    --------
+    >>> import wishflow as wf
+    >>> wf.callbacks.ProgressBar(n_points=100)
+    ProgressBar(n_points=100)
     """
 
     def __init__(self, n_points: int | None = None, console: Console | None = None, every: float = 15.0) -> None:
@@ -357,7 +527,26 @@ def _numbers(event: ChunkEvent, n_points: int | None) -> list[str]:
 
 
 def clock(seconds: float | None) -> str:
-    """0:07, 12:34, 1:02:03; dashes where it is not known."""
+    """Format a duration.
+
+    Parameters
+    ----------
+    seconds : float or None
+        The duration. None or a number that is not finite stands for one that is not known.
+
+    Returns
+    -------
+    str
+        Such as 0:07, 12:34 or 1:02:03; dashes where it is not known.
+
+    Examples
+    --------
+    >>> from wishflow.callbacks import clock
+    >>> clock(3723)
+    '1:02:03'
+    >>> clock(None)
+    '-:--'
+    """
     if seconds is None or not np.isfinite(seconds):
         return "-:--"
     minutes, rest = divmod(round(seconds), 60)

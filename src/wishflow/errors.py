@@ -2,38 +2,71 @@
 
 
 class WishflowError(Exception):
-    """Base class of the errors this package raises on its own account."""
+    """Base class of the errors this package raises on its own account.
+
+    Every message says what was given, what was expected and what to do.
+
+    Examples
+    --------
+    >>> import wishflow as wf
+    >>> try:
+    ...     wf.metrics.rmse([1.0, 2.0], [1.0])
+    ... except wf.errors.WishflowError as error:
+    ...     print(type(error).__name__)
+    DataError
+    """
 
 
 class OptionError(WishflowError, ValueError):
-    """An option has a name or a value that is not known."""
+    """An option has a name or a value that is not known; also a `ValueError`."""
 
 
 class DataError(WishflowError, ValueError):
-    """The data cannot be used as they are."""
+    """The data cannot be used as they are; also a `ValueError`."""
 
 
 class PrecisionError(WishflowError, TypeError):
-    """A float64 model was called while JAX works in 32 bits."""
+    """A float64 model was called while JAX works in 32 bits; also a `TypeError`."""
 
 
 class FactorisationError(WishflowError, ArithmeticError):
-    """A kernel matrix is not positive definite, even with the largest jitter."""
+    """A kernel matrix is not positive definite, even with the largest jitter; also an `ArithmeticError`."""
 
 
 class TrainingError(WishflowError, ArithmeticError):
-    """Training produced non-finite numbers from its very first step."""
+    """Training produced non-finite numbers from its very first step; also an `ArithmeticError`."""
 
 
 class ModelFileError(WishflowError, ValueError):
-    """A model file is damaged, of another version or not a model file."""
+    """A model file is damaged, of another version or not a model file; also a `ValueError`."""
 
 
 class DatasetError(WishflowError, FileNotFoundError):
-    """A data set is neither in the data folder nor in the cache and cannot be downloaded."""
+    """A data set is neither in the data folder nor in the cache and cannot be downloaded; a `FileNotFoundError`."""
 
 
 def unknown_option(name: str, value: object, known: tuple[str, ...] | list[str]) -> OptionError:
-    """The error for an option whose value is not in a closed list of names."""
+    """Make the error for an option whose value is not in a closed list of names.
+
+    Parameters
+    ----------
+    name : str
+        The option.
+    value : object
+        What was given for it.
+    known : tuple or list of str
+        The names that are known.
+
+    Returns
+    -------
+    OptionError
+        The error, to be raised by the caller.
+
+    Examples
+    --------
+    >>> from wishflow.errors import unknown_option
+    >>> print(unknown_option("kernel", "rfb", ["rbf", "linear"]))
+    kernel='rfb' is not known; expected one of 'rbf', 'linear'.
+    """
     choices = ", ".join(repr(item) for item in known)
     return OptionError(f"{name}={value!r} is not known; expected one of {choices}.")

@@ -22,7 +22,37 @@ REGISTRY: dict[str, type] = {cls.__name__: cls for cls in CLASSES}
 
 
 def load(path: str | Path, custom: dict[str, type] | None = None) -> Any:
-    """Read an estimator that `save` wrote. `custom` adds classes of your own, by name, to those of this package."""
+    """Read an estimator that `save` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    custom : dict of str to type, optional
+        Classes of your own by name, beside those of this package.
+
+    Returns
+    -------
+    estimator
+        The fitted estimator.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ModelFileError
+        If the file is damaged, is no model file, or holds a class or a spec that is not known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import wishflow as wf
+    >>> X = np.linspace(-2.0, 2.0, 40)[:, None]
+    >>> model = wf.SparseGPRegressor(n_inducing=5, max_iter=20).fit(X, np.sin(X[:, 0]))
+    >>> model.save("model")
+    >>> bool((wf.load("model").predict(X) == model.predict(X)).all())
+    True
+    """
     header, arrays = read_model(path)
     registry = {**REGISTRY, **(custom or {})}
     name = header.get("class")

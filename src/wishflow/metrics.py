@@ -28,23 +28,101 @@ DISTANCE_BYTES = 2**30
 
 
 def mean_log_density(log_prob: ArrayLike) -> float:
-    """The mean of the log densities of the targets."""
+    """Mean of the log densities of the targets.
+
+    Parameters
+    ----------
+    log_prob : array-like
+        Log density of each target, such as `FlowRegressor.log_prob` returns.
+
+    Returns
+    -------
+    float
+        The mean; greater is better.
+
+    Raises
+    ------
+    DataError
+        If `log_prob` is empty.
+
+    Examples
+    --------
+    >>> from wishflow.metrics import mean_log_density
+    >>> mean_log_density([-1.0, -2.0])
+    -1.5
+    """
     return float(np.mean(_filled("log_prob", log_prob)))
 
 
 def mixture_log_density(log_densities: ArrayLike) -> Float[NumPyArray, "*shape"]:
-    """log 1/S Σ_s p_s(y): the log density of the equal mixture of S laws, from the log densities under each, (S, …)."""
+    """Log density of the equal mixture of S laws.
+
+    Parameters
+    ----------
+    log_densities : array-like of shape (S, ...)
+        Log densities of the targets under each of the laws.
+
+    Returns
+    -------
+    ndarray of shape (...)
+        Log density of each target under the mixture.
+
+    Raises
+    ------
+    DataError
+        If `log_densities` is empty.
+
+    Notes
+    -----
+    The mixture has the density p(y) = 1/S Σ_s p_s(y).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wishflow.metrics import mixture_log_density
+    >>> np.exp(mixture_log_density(np.log([[0.2, 0.5], [0.4, 0.1]]))).round(1)
+    array([0.3, 0.3])
+    """
     log_densities = _filled("log_densities", log_densities)
     return logsumexp(log_densities, axis=0) - np.log(len(log_densities))
 
 
 def moment_matched_log_density(y: ArrayLike, samples: ArrayLike) -> Float[np.ndarray, " N"]:
-    """log N(y; m, C) of vector targets (N, P) with the mean and covariance of the draws (S, N, P), S > P.
+    """Log density of vector targets under a normal law with the moments of draws.
 
-    −½ (P log 2π + log|C| + (y − m)ᵀC⁻¹(y − m)): what the draws say to second order, for laws without a density of their
-    own. With few draws it is biased: use several times as many as there are outputs. NaN where the draws have no
-    regular covariance: an output is the same in all of them, or follows from others, or is so far out in some that its
-    square is no number.
+    It says what the draws tell to second order, for laws without a density of their own. With few draws it is biased:
+    use several times as many as there are outputs.
+
+    Parameters
+    ----------
+    y : array-like of shape (N, P)
+        Targets with P outputs.
+    samples : array-like of shape (S, N, P)
+        Draws from the predictive law of each target, S > P.
+
+    Returns
+    -------
+    ndarray of shape (N,)
+        Log density of each target. NaN where the draws have no regular covariance: an output is the same in all of
+        them, or follows from others, or is so far out in some that its square is no number.
+
+    Raises
+    ------
+    DataError
+        If the shapes do not belong together, or there are at most P draws.
+
+    Notes
+    -----
+    With the mean m and the covariance C of the draws the value is
+    log N(y; m, C) = −½ (P log 2π + log|C| + (y − m)ᵀC⁻¹(y − m)).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wishflow.metrics import moment_matched_log_density
+    >>> samples = np.random.default_rng(0).normal(size=(5000, 1, 2))
+    >>> moment_matched_log_density(np.zeros((1, 2)), samples).round(1)
+    array([-1.8])
     """
     y, samples = _with_samples(y, samples)
     _has_outputs(y)
@@ -67,16 +145,74 @@ def moment_matched_log_density(y: ArrayLike, samples: ArrayLike) -> Float[np.nda
 
 
 def rmse(y: ArrayLike, mean: ArrayLike) -> float:
-    """√ mean (y − mean)², over all targets."""
+    """Root mean squared error over all targets.
+
+    Parameters
+    ----------
+    y : array-like
+        Targets.
+    mean : array-like
+        Predictions, of the shape of `y`.
+
+    Returns
+    -------
+    float
+        √ mean (y − mean)²; smaller is better.
+
+    Raises
+    ------
+    DataError
+        If the shapes differ, or the arrays are empty. Shapes are not broadcast.
+
+    Examples
+    --------
+    >>> from wishflow.metrics import rmse
+    >>> rmse([1.0, 2.0], [0.0, 3.0])
+    1.0
+    """
     y, mean = _same_shape(y=y, mean=mean)
     return float(np.sqrt(np.mean((y - mean) ** 2)))
 
 
 def crps_samples(y: ArrayLike, samples: ArrayLike) -> Float[NumPyArray, "*shape"]:
-    """Continuous ranked probability score from S draws, in O(S log S).
+    """Continuous ranked probability score from draws.
 
-    CRPS = 1/S Σ_i |x_i − y| − 1/(2 S(S−1)) Σ_ij |x_i − x_j|, where Σ_ij |x_i − x_j| = Σ_k 2 (2k − S − 1) x_(k), sorted.
-    `y` has any shape, `samples` one axis more in front; each entry of `y` is scored by itself.
+    Each entry of `y` is scored by itself. The cost is O(S log S) for each of them.
+
+    Parameters
+    ----------
+    y : array-like
+        Targets, of any shape.
+    samples : array-like of shape (S, ...)
+        Draws from the predictive law of each target: the shape of `y` with one axis more in front, S ≥ 2.
+
+    Returns
+    -------
+    ndarray
+        Score of each target, of the shape of `y`; smaller is better.
+
+    Raises
+    ------
+    DataError
+        If the shapes do not belong together, or there are fewer than two draws.
+
+    See Also
+    --------
+    crps_gaussian : The score of a normal law.
+    crps_gaussian_mixture : The score of a mixture of normal laws, such as that of a flow.
+    energy_score : The score of a vector target.
+
+    Notes
+    -----
+    The fair estimator is used, whose expectation does not depend on S:
+    CRPS = 1/S Σ_i |x_i − y| − 1/(2 S(S−1)) Σ_ij |x_i − x_j|. With sorted draws x_(k) the double sum is
+    Σ_ij |x_i − x_j| = Σ_k 2 (2k − S − 1) x_(k).
+
+    Examples
+    --------
+    >>> from wishflow.metrics import crps_samples
+    >>> crps_samples([0.0], [[-1.0], [1.0]])
+    array([0.])
     """
     y, samples = _with_samples(y, samples)
     # Differences to y, not the draws themselves, enter the weighted sum: its weights add up to 0, so nothing is lost.
@@ -87,18 +223,87 @@ def crps_samples(y: ArrayLike, samples: ArrayLike) -> Float[NumPyArray, "*shape"
 
 
 def crps_gaussian(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Float[NumPyArray, "*shape"]:
-    """CRPS of N(mean, std²): E|X − y| − ½ E|X − X'| = std (z (2Φ(z) − 1) + 2φ(z) − 1/√π), z = (y − mean)/std."""
+    """Continuous ranked probability score of normal laws.
+
+    Parameters
+    ----------
+    y : array-like
+        Targets.
+    mean : array-like
+        Predictive means, of the shape of `y`.
+    std : array-like
+        Predictive standard deviations, of the shape of `y`, not negative.
+
+    Returns
+    -------
+    ndarray
+        Score of each target, of the shape of `y`; smaller is better.
+
+    Raises
+    ------
+    DataError
+        If the shapes differ, the arrays are empty, or a standard deviation is negative.
+
+    See Also
+    --------
+    crps_samples : The score from draws.
+
+    Notes
+    -----
+    CRPS = E|X − y| − ½ E|X − X'| = std (z (2Φ(z) − 1) + 2φ(z) − 1/√π), with z = (y − mean)/std.
+
+    Examples
+    --------
+    >>> from wishflow.metrics import crps_gaussian
+    >>> crps_gaussian([0.0], [0.0], [1.0]).round(1)
+    array([0.2])
+    """
     y, mean, std = _same_shape(y=y, mean=mean, std=std)
     _not_negative("std", std)
     return _mean_absolute(y - mean, std**2) - std * INVERSE_ROOT_PI
 
 
 def crps_gaussian_mixture(y: ArrayLike, means: ArrayLike, variances: ArrayLike) -> Float[NumPyArray, "*shape"]:
-    """CRPS of the equally weighted mixture 1/S Σ_s N(means_s, variances_s), in closed form.
+    """Continuous ranked probability score of equal mixtures of normal laws.
 
-    CRPS = E|X − y| − ½ E|X − X'|
-         = 1/S Σ_s A(means_s − y, variances_s) − 1/(2 S²) Σ_st A(means_s − means_t, variances_s + variances_t)
-    with A(m, v) = E|N(m, v)|. The cost is S² evaluations of Φ for each target, the memory that of the inputs.
+    The law of a target is 1/S Σ_s N(means_s, variances_s). The score is in closed form. Its cost is S² evaluations of Φ
+    for each target, its memory that of the inputs.
+
+    Parameters
+    ----------
+    y : array-like
+        Targets, of any shape.
+    means : array-like of shape (S, ...)
+        Means of the components: the shape of `y` with one axis more in front.
+    variances : array-like of shape (S, ...)
+        Variances of the components, not negative.
+
+    Returns
+    -------
+    ndarray
+        Score of each target, of the shape of `y`; smaller is better.
+
+    Raises
+    ------
+    DataError
+        If the shapes do not belong together, the arrays are empty, or a variance is negative.
+
+    See Also
+    --------
+    wishflow.FlowRegressor.predict_components : Means and variances of the components of a prediction.
+    crps_samples : The score from draws.
+
+    Notes
+    -----
+    With A(m, v) = E|N(m, v)|,
+    CRPS = E|X − y| − ½ E|X − X'| =
+    1/S Σ_s A(means_s − y, variances_s) − 1/(2 S²) Σ_st A(means_s − means_t, variances_s + variances_t).
+
+    Examples
+    --------
+    >>> from wishflow.metrics import crps_gaussian_mixture
+    >>> crps_gaussian_mixture([0.0], [[-1.0], [1.0]], [[0.0], [0.0]])
+    array([0.5])
     """
     y, means = _with_samples(y, means, name="means", at_least=1)
     means, variances = _same_shape(means=means, variances=variances)
@@ -113,9 +318,41 @@ def crps_gaussian_mixture(y: ArrayLike, means: ArrayLike, variances: ArrayLike) 
 
 
 def energy_score(y: ArrayLike, samples: ArrayLike) -> Float[np.ndarray, " N"]:
-    """Energy score of a vector target, the CRPS of P dimensions.
+    """Energy score of vector targets from draws.
 
-    ES = 1/S Σ_i ‖x_i − y‖ − 1/(2 S(S−1)) Σ_ij ‖x_i − x_j‖. For P = 1 it equals `crps_samples`.
+    It is the continuous ranked probability score of P dimensions. For P = 1 it equals `crps_samples`.
+
+    Parameters
+    ----------
+    y : array-like of shape (N, P)
+        Targets with P outputs.
+    samples : array-like of shape (S, N, P)
+        Draws from the predictive law of each target, S ≥ 2.
+
+    Returns
+    -------
+    ndarray of shape (N,)
+        Score of each target; smaller is better.
+
+    Raises
+    ------
+    DataError
+        If the shapes do not belong together, or there are fewer than two draws.
+
+    See Also
+    --------
+    variogram_score : A score that is more sensitive to wrong correlations.
+
+    Notes
+    -----
+    The fair estimator is used, whose expectation does not depend on S:
+    ES = 1/S Σ_i ‖x_i − y‖ − 1/(2 S(S−1)) Σ_ij ‖x_i − x_j‖.
+
+    Examples
+    --------
+    >>> from wishflow.metrics import energy_score
+    >>> energy_score([[0.0, 0.0]], [[[3.0, 4.0]], [[-3.0, -4.0]]])
+    array([0.])
     """
     y, samples = _with_samples(y, samples)
     _has_outputs(y)
@@ -136,9 +373,42 @@ def _sums_of_distances(samples: Float[np.ndarray, "S N P"]) -> Float[np.ndarray,
 def variogram_score(
     y: ArrayLike, samples: ArrayLike, order: float = 0.5, weights: ArrayLike | None = None
 ) -> Float[np.ndarray, " N"]:
-    """Variogram score, sensitive to wrong correlations between the outputs (Scheuerer & Hamill 2015).
+    """Variogram score of vector targets from draws.
 
-    VS = Σ_ij w_ij (|y_i − y_j|^p − 1/S Σ_s |x_si − x_sj|^p)², p = `order`, weights (P, P), all 1 by default.
+    It is sensitive to wrong correlations between the outputs.
+
+    Parameters
+    ----------
+    y : array-like of shape (N, P)
+        Targets with P outputs.
+    samples : array-like of shape (S, N, P)
+        Draws from the predictive law of each target.
+    order : float, default=0.5
+        The power p of the differences, above 0; often 0.5 or 1.
+    weights : array-like of shape (P, P), optional
+        Weights w_ij of the pairs of outputs. All are 1 by default.
+
+    Returns
+    -------
+    ndarray of shape (N,)
+        Score of each target; smaller is better.
+
+    Raises
+    ------
+    DataError
+        If the shapes do not belong together.
+    OptionError
+        If `order` is not above 0.
+
+    Notes
+    -----
+    VS = Σ_ij w_ij (|y_i − y_j|^p − 1/S Σ_s |x_si − x_sj|^p)² (Scheuerer & Hamill 2015).
+
+    Examples
+    --------
+    >>> from wishflow.metrics import variogram_score
+    >>> variogram_score([[0.0, 1.0]], [[[0.0, 0.0]]])
+    array([2.])
     """
     y, samples = _with_samples(y, samples, at_least=1)
     _has_outputs(y)
@@ -158,7 +428,33 @@ def variogram_score(
 
 
 def coverage(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> float:
-    """The share of targets with lower ≤ y ≤ upper."""
+    """Share of the targets inside their intervals.
+
+    Parameters
+    ----------
+    y : array-like
+        Targets.
+    lower : array-like
+        Lower ends of the intervals, of the shape of `y`.
+    upper : array-like
+        Upper ends of the intervals, of the shape of `y`.
+
+    Returns
+    -------
+    float
+        The share of targets with lower ≤ y ≤ upper.
+
+    Raises
+    ------
+    DataError
+        If the shapes differ, the arrays are empty, or a lower end is above its upper end.
+
+    Examples
+    --------
+    >>> from wishflow.metrics import coverage
+    >>> coverage([0.0, 2.0], lower=[-1.0, -1.0], upper=[1.0, 1.0])
+    0.5
+    """
     y, lower, upper = _interval(y, lower, upper)
     return float(np.mean((lower <= y) & (y <= upper)))
 
@@ -166,9 +462,40 @@ def coverage(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> float:
 def interval_score(
     y: ArrayLike, lower: ArrayLike, upper: ArrayLike, coverage: float = 0.9
 ) -> Float[NumPyArray, "*shape"]:
-    """Interval (Winkler) score of central prediction intervals of the given coverage (Gneiting & Raftery 2007, eq. 43).
+    """Interval score of central prediction intervals, also called Winkler score.
 
-    IS = (upper − lower) + 2/α (lower − y)₊ + 2/α (y − upper)₊, α = 1 − coverage.
+    Parameters
+    ----------
+    y : array-like
+        Targets.
+    lower : array-like
+        Lower ends of the intervals, of the shape of `y`.
+    upper : array-like
+        Upper ends of the intervals, of the shape of `y`.
+    coverage : float, default=0.9
+        The coverage that the intervals were made for, between 0 and 1.
+
+    Returns
+    -------
+    ndarray
+        Score of each target, of the shape of `y`; smaller is better.
+
+    Raises
+    ------
+    DataError
+        If the shapes differ, the arrays are empty, or a lower end is above its upper end.
+    OptionError
+        If `coverage` is not between 0 and 1.
+
+    Notes
+    -----
+    IS = (upper − lower) + 2/α (lower − y)₊ + 2/α (y − upper)₊, with α = 1 − coverage (Gneiting & Raftery 2007, eq. 43).
+
+    Examples
+    --------
+    >>> from wishflow.metrics import interval_score
+    >>> interval_score([0.0, 2.0], lower=[-1.0, -1.0], upper=[1.0, 1.0], coverage=0.5)
+    array([2., 6.])
     """
     y, lower, upper = _interval(y, lower, upper)
     if not 0.0 < coverage < 1.0:
@@ -178,9 +505,38 @@ def interval_score(
 
 
 def log_prob_scorer(estimator: Any, X: Any, y: Any) -> float:
-    """A scikit-learn scorer: the mean log density of `y` under the predictions of `estimator`; greater is better.
+    """Scorer of scikit-learn: the mean log density of the targets under the predictions.
 
-    Use it as `GridSearchCV(estimator, grid, scoring=log_prob_scorer)`. The model may stand at the end of a pipeline.
+    The model may stand at the end of a pipeline, or be the best one of a search.
+
+    Parameters
+    ----------
+    estimator : object
+        A fitted estimator with a method `log_prob(X, y)`.
+    X : array-like of shape (N, D)
+        Inputs.
+    y : array-like of shape (N,) or (N, P)
+        Targets.
+
+    Returns
+    -------
+    float
+        The mean log density; greater is better.
+
+    Raises
+    ------
+    OptionError
+        If the estimator has no method `log_prob`.
+
+    Examples
+    --------
+    Choose the number of inducing points by cross-validation:
+
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> import wishflow as wf
+    >>> search = GridSearchCV(
+    ...     wf.SparseGPRegressor(), {"n_inducing": [20, 50]}, scoring=wf.metrics.log_prob_scorer
+    ... )
     """
     if hasattr(estimator, "log_prob"):
         return mean_log_density(estimator.log_prob(X, y))

@@ -33,7 +33,24 @@ N_VIOLIN = 50
 
 
 def colour_of(model: str) -> str:
-    """The colour of a model by its name; the first of the palette for other names."""
+    """Return the colour of a model by its name.
+
+    Parameters
+    ----------
+    model : str
+        Name of the model, such as "diffWGP".
+
+    Returns
+    -------
+    str
+        The colour; the first of the palette for other names.
+
+    Examples
+    --------
+    >>> from wishflow.plotting import colour_of
+    >>> colour_of("truth")
+    '#000000'
+    """
     return MODEL_COLOURS.get(model, FIRST_COLOUR)
 
 
@@ -48,7 +65,45 @@ def plot_band(
     is_outline: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
-    """A band between two curves over x (N,), with the curve `middle` in it; `is_outline` draws its two edges dashed."""
+    """Draw a band between two curves.
+
+    Parameters
+    ----------
+    x : array-like of shape (N,)
+        Where the curves are given.
+    lower : array-like of shape (N,)
+        Lower edge of the band.
+    upper : array-like of shape (N,)
+        Upper edge of the band.
+    middle : array-like of shape (N,), optional
+        A curve inside the band.
+    colour : str, default="#0072B2"
+        Colour of band and curve.
+    label : str, optional
+        Entry of the legend.
+    is_outline : bool, default=False
+        Whether to draw the two edges dashed, rather than fill the band.
+    ax : Axes, optional
+        Where to draw. By default a new figure.
+
+    Returns
+    -------
+    Axes
+        The axes.
+
+    Raises
+    ------
+    DataError
+        If the arrays are not of one dimension and one length.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from wishflow.plotting import plot_band
+    >>> ax = plot_band([0, 1, 2], [0, 0, 0], [1, 2, 3], [0.5, 1, 1.5], ax=Figure().subplots())
+    >>> len(ax.lines)
+    1
+    """
     ax = _axes(ax)
     x, lower, upper = _curves(x, lower, upper)
     if is_outline:
@@ -62,7 +117,37 @@ def plot_band(
 
 
 def plot_points(x: ArrayLike, y: ArrayLike, *, label: str | None = None, ax: Axes | None = None) -> Axes:
-    """Observations as small grey dots."""
+    """Draw observations as small grey dots.
+
+    Parameters
+    ----------
+    x : array-like of shape (N,)
+        Inputs.
+    y : array-like of shape (N,)
+        Observations.
+    label : str, optional
+        Entry of the legend.
+    ax : Axes, optional
+        Where to draw. By default a new figure.
+
+    Returns
+    -------
+    Axes
+        The axes.
+
+    Raises
+    ------
+    DataError
+        If the arrays are not of one dimension and one length.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from wishflow.plotting import plot_points
+    >>> ax = plot_points([0, 1, 2], [1, 3, 2], ax=Figure().subplots())
+    >>> len(ax.lines)
+    1
+    """
     ax = _axes(ax)
     x, y = _curves(x, y)
     ax.plot(x, y, linestyle="none", marker=".", markersize=3.0, color=POINT_COLOUR, label=label)
@@ -76,7 +161,41 @@ def plot_paths(
     label: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Ways of N points through the plane: a line each, a ring where it starts and a dot where it ends."""
+    """Draw the ways of points through the plane.
+
+    Each is a line, with a ring where it starts and a dot where it ends.
+
+    Parameters
+    ----------
+    paths : ndarray of shape (T, N, 2)
+        The points at T times, such as `FlowRegressor.flow_paths` returns.
+    colour : str, default="#0072B2"
+        Colour of the lines.
+    label : str, optional
+        Entry of the legend.
+    ax : Axes, optional
+        Where to draw. By default a new figure.
+
+    Returns
+    -------
+    Axes
+        The axes.
+
+    Raises
+    ------
+    DataError
+        If the paths have another shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from matplotlib.figure import Figure
+    >>> from wishflow.plotting import plot_paths
+    >>> paths = np.cumsum(np.ones((5, 3, 2)), axis=0)
+    >>> ax = plot_paths(paths, ax=Figure().subplots())
+    >>> len(ax.collections)
+    1
+    """
     ax = _axes(ax)
     paths = _planar("paths", paths, 3)
     ax.add_collection(LineCollection(list(np.swapaxes(paths, 0, 1)), colors=colour, linewidths=0.8, alpha=0.6))
@@ -96,7 +215,44 @@ def plot_ellipses(
     label: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Covariance matrices as ellipses about the points: the image of the unit circle under C^½, times `size`."""
+    """Draw covariance matrices as ellipses about points.
+
+    An ellipse is the image of the unit circle under C^½, times `size`.
+
+    Parameters
+    ----------
+    points : ndarray of shape (N, 2)
+        Centres.
+    covariances : ndarray of shape (N, 2, 2)
+        Covariance matrices C.
+    size : float, default=1.0
+        Factor of the ellipses.
+    colour : str, default="#0072B2"
+        Colour of the ellipses.
+    label : str, optional
+        Entry of the legend.
+    ax : Axes, optional
+        Where to draw. By default a new figure.
+
+    Returns
+    -------
+    Axes
+        The axes.
+
+    Raises
+    ------
+    DataError
+        If the shapes do not belong together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from matplotlib.figure import Figure
+    >>> from wishflow.plotting import plot_ellipses
+    >>> ax = plot_ellipses(np.zeros((1, 2)), np.eye(2)[None], ax=Figure().subplots())
+    >>> len(ax.collections)
+    1
+    """
     ax = _axes(ax)
     points, covariances = _planar("points", points, 2), np.asarray(covariances, float)
     if covariances.shape != (len(points), 2, 2):
@@ -126,7 +282,44 @@ def plot_contours(
     colour: str = FIRST_COLOUR,
     ax: Axes | None = None,
 ) -> Axes:
-    """Contours of a density on a grid at rising levels, shaded above each of them."""
+    """Draw contours of a density on a grid, shaded above each of them.
+
+    Parameters
+    ----------
+    x : ndarray of shape (G,)
+        Grid of the first coordinate.
+    y : ndarray of shape (H,)
+        Grid of the second coordinate.
+    density : ndarray of shape (H, G)
+        Density on the grid, rows along y.
+    levels : sequence of float
+        Rising levels.
+    colour : str, default="#0072B2"
+        Colour of the contours.
+    ax : Axes, optional
+        Where to draw. By default a new figure.
+
+    Returns
+    -------
+    Axes
+        The axes.
+
+    Raises
+    ------
+    DataError
+        If the density has another shape than the grid.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from matplotlib.figure import Figure
+    >>> from wishflow.plotting import plot_contours
+    >>> grid = np.linspace(-2.0, 2.0, 20)
+    >>> density = np.exp(-0.5 * (grid[:, None] ** 2 + grid**2))
+    >>> ax = plot_contours(grid, grid, density, levels=[0.3, 0.6], ax=Figure().subplots())
+    >>> len(ax.collections) > 0
+    True
+    """
     ax = _axes(ax)
     density = np.asarray(density, float)
     if density.shape != (len(y), len(x)):
@@ -147,7 +340,42 @@ def plot_history(
     label: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """One column of an estimator's `history_` against the iteration; a grey line stands where a new phase begins."""
+    """Draw one column of the history of a fit against the iteration.
+
+    A grey line stands where a new phase begins.
+
+    Parameters
+    ----------
+    history : DataFrame
+        The `history_` of an estimator.
+    column : str, default="objective"
+        The column.
+    colour : str, default="#0072B2"
+        Colour of the line.
+    label : str, optional
+        Entry of the legend.
+    ax : Axes, optional
+        Where to draw. By default a new figure.
+
+    Returns
+    -------
+    Axes
+        The axes.
+
+    Raises
+    ------
+    DataError
+        If the history has no such column.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> from wishflow.plotting import plot_history
+    >>> history = pd.DataFrame({"phase": ["flow", "flow"], "objective": [-2.0, -1.0]})
+    >>> plot_history(history, ax=Figure().subplots()).get_xlabel()
+    'iteration'
+    """
     ax = _axes(ax)
     if column not in history:
         raise DataError(
@@ -169,10 +397,34 @@ def plot_violins(
     limits: tuple[float, float] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """A violin for each group of numbers, its members as dots and its median as a line; a grey line at 0.
+    """Draw a violin for each group of numbers, its members as dots and its median as a line.
 
-    A group that is None has the word "missing" in its place. Where `limits` cut a group off, an arrow says how many of
-    its members lie outside.
+    There is a grey line at 0. A group that is None has the word "missing" in its place.
+
+    Parameters
+    ----------
+    groups : mapping of str to array-like or None
+        Numbers of each group.
+    colours : mapping of str to str
+        Colour of each group.
+    limits : tuple of two floats, optional
+        Ends of the axis. Where they cut a group off, an arrow says how many of its members lie outside.
+    ax : Axes, optional
+        Where to draw. By default a new figure.
+
+    Returns
+    -------
+    Axes
+        The axes.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from wishflow.plotting import plot_violins
+    >>> groups = {"SGP": [0.1, 0.2, 0.4], "diffWGP": None}
+    >>> ax = plot_violins(groups, {"SGP": "#0072B2", "diffWGP": "#D55E00"}, ax=Figure().subplots())
+    >>> [label.get_text() for label in ax.get_xticklabels()]
+    ['SGP', 'diffWGP']
     """
     ax = _axes(ax)
     ax.axhline(0.0, color=POINT_COLOUR, linewidth=0.8)
@@ -192,10 +444,31 @@ def plot_violins(
 
 
 def plot_calibration(histogram: ArrayLike, coverage: Mapping[float, float], axes: Any = None) -> Any:
-    """Histogram of the probability integral transform, and the part of the values inside central intervals.
+    """Draw the histogram of the probability integral transform, and the coverage of central intervals.
 
-    `histogram` are counts in equal parts of [0, 1]; `coverage` maps nominal levels to observed parts. `axes` are two
-    Axes (None: those of a new figure). Dashed lines are where a law that is right would be.
+    Dashed lines are where a law that is right would be.
+
+    Parameters
+    ----------
+    histogram : array-like
+        Counts in equal parts of [0, 1].
+    coverage : mapping of float to float
+        The part of the values inside the interval, for each nominal level.
+    axes : sequence of two Axes, optional
+        Where to draw. By default a new figure.
+
+    Returns
+    -------
+    sequence of two Axes
+        The axes.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from wishflow.plotting import plot_calibration
+    >>> left, right = plot_calibration([10, 12, 8, 10], {0.5: 0.48, 0.9: 0.92}, Figure().subplots(1, 2))
+    >>> right.get_title()
+    'Coverage'
     """
     if axes is None:
         import matplotlib.pyplot as plt
@@ -275,7 +548,29 @@ def _planar(name: str, values: ArrayLike, n_axes: int) -> np.ndarray:
 
 
 def plot_fan(forecast: Any, variables: Any = None, history: Any = None, coverages: Any = (0.5, 0.9)) -> Any:
-    """A fan chart for each variable of a `Forecast`: median, central intervals, and the data before and behind it."""
+    """Draw a fan chart for each variable of a forecast: median, central intervals, and data.
+
+    Parameters
+    ----------
+    forecast : Forecast
+        The forecast.
+    variables : str or list of str, optional
+        The variables. All by default.
+    history : DataFrame, optional
+        Data before and behind the forecast.
+    coverages : sequence of float, default=(0.5, 0.9)
+        Coverages of the intervals.
+
+    Returns
+    -------
+    Figure
+        A figure with one panel for each variable.
+
+    Examples
+    --------
+    >>> from wishflow.plotting import plot_fan
+    >>> figure = plot_fan(forecast, history=frame.tail(100))  # doctest: +SKIP
+    """
     from matplotlib.figure import Figure
 
     names = list(forecast.columns) if variables is None else list(np.atleast_1d(variables))
@@ -294,7 +589,31 @@ def plot_fan(forecast: Any, variables: Any = None, history: Any = None, coverage
 
 
 def plot_correlation(matrix: Any, names: list[str], ax: Any) -> Any:
-    """A correlation matrix as an image with its values; returns the image, for a colour bar."""
+    """Draw a correlation matrix as an image with its values.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (D, D)
+        The correlations.
+    names : list of str
+        Names of the rows.
+    ax : Axes
+        Where to draw.
+
+    Returns
+    -------
+    AxesImage
+        The image, for a colour bar.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from matplotlib.figure import Figure
+    >>> from wishflow.plotting import plot_correlation
+    >>> image = plot_correlation(np.eye(2), ["a", "b"], Figure().subplots())
+    >>> image.get_array().shape
+    (2, 2)
+    """
     image = ax.imshow(matrix, vmin=-1.0, vmax=1.0, cmap="RdBu_r")
     ax.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
     ax.set_yticks(range(len(names)), names, fontsize=7)

@@ -56,22 +56,47 @@ def station_table(station: str) -> Table:
 
 
 def load_beijing(interpolate: bool = False, paper: bool = False) -> pd.DataFrame:
-    """26 distinct hourly series as float64, one column each, one row for every hour, in local time (Asia/Shanghai).
+    """Load hourly air quality and weather at three stations of Beijing, March 2013 to February 2017.
 
+    There are 26 distinct series as float64, one column each, one row for every hour, in local time (Asia/Shanghai).
+
+    Parameters
+    ----------
+    interpolate : bool, default=False
+        Whether every gap is filled linearly in time, over the whole series. No series starts or ends in a gap, and no
+        gap crosses the end of 2015, so that nothing of the test year reaches the training years.
+    paper : bool, default=False
+        Whether to give the matrix of the paper's experiment, number for number: year, month, day, hour and all ten
+        columns of all three stations, filled as above, for 2014 to 2016 (26 304 rows; training and test part one after
+        the other). Four of its 34 columns repeat others, so its covariance has rank 30.
+
+    Returns
+    -------
+    DataFrame
+        By default all 35 064 hours as measured, gaps as NaN (up to 900 hours in a row in 2014 to 2016, Dongsi NO2). The
+        source, its licence, the units and the repeated columns stand in `.attrs`.
+
+    Raises
+    ------
+    DatasetError
+        If the data set is not found and cannot be downloaded.
+
+    See Also
+    --------
+    beijing_periods : Parts of the rolling comparison.
+
+    Notes
+    -----
     Columns are named "<station> <column of the source>", such as "Shunyi PM2.5": at Shunyi and Tiantan PM2.5, PM10,
     SO2, NO2, CO, O3 (µg/m³), TEMP, DEWP (°C), PRES (hPa), RAIN (mm, zero most of the time); at Dongsi the six
-    pollutants only, because its weather columns repeat those of Tiantan. Wind is left out, as in the paper.
+    pollutants only, because its weather columns repeat those of Tiantan. Wind is left out, as in the paper. The files
+    `beijing/<station>.csv.gz` are looked for as in `load_uci`.
 
-    By default all 35 064 hours as measured, gaps as NaN (up to 900 hours in a row in 2014 to 2016, Dongsi NO2).
-    `interpolate=True` fills every gap linearly in time, over the whole series; no series starts or ends in a gap, and
-    no gap crosses the end of 2015, so that nothing of the test year reaches the training years.
-
-    `paper=True` gives the matrix of the paper's experiment, number for number: year, month, day, hour and all ten
-    columns of all three stations, filled as above, for 2014 to 2016 (26 304 rows; training and test part one after the
-    other). Four of its 34 columns repeat others, so its covariance has rank 30.
-
-    `beijing_periods()` names the parts of the rolling comparison. The source, its licence, the units and the repeated
-    columns stand in `.attrs`. The files `beijing/<station>.csv.gz` are looked for as in `load_uci`.
+    Examples
+    --------
+    >>> import wishflow as wf
+    >>> wf.datasets.load_beijing().shape  # doctest: +SKIP
+    (35064, 26)
     """
     tables = [station_table(station) for station in STATIONS]
     stations = [pd.read_csv(io.StringIO(text)) for text in read_tables(tables)]
@@ -87,11 +112,20 @@ def load_beijing(interpolate: bool = False, paper: bool = False) -> pd.DataFrame
 
 
 def beijing_periods() -> dict[str, slice]:
-    """Parts of the rolling comparison, for `frame.loc[...]`; both ends of each belong to it.
+    """Return the parts of the rolling comparison on the Beijing data.
 
-    "train" 2014 and 2015, "test" 2016; choices are made with "fit" (January 2014 to September 2015) and "validation"
-    (October to December 2015), the two parts of "train", or over all seasons: with "fit_year" (all before 2015) and
-    "validation_year" (2015).
+    Returns
+    -------
+    dict of str to slice
+        Slices for `frame.loc[...]`; both ends of each belong to it. "train" is 2014 and 2015, "test" 2016. Choices are
+        made with "fit" (January 2014 to September 2015) and "validation" (October to December 2015), the two parts of
+        "train", or over all seasons: with "fit_year" (all before 2015) and "validation_year" (2015).
+
+    Examples
+    --------
+    >>> import wishflow as wf
+    >>> list(wf.datasets.beijing_periods())
+    ['train', 'test', 'fit', 'validation', 'fit_year', 'validation_year']
     """
     return {
         "train": _hours("2014-01-01", "2015-12-31"),

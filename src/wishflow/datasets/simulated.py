@@ -1,15 +1,4 @@
-"""A simulated regression problem whose truth is known: inputs carried by an SDE with a closed-form Σ(x), then observed.
-
-    dx = μ(x) dt + √Σ(x) dB on [0, 1],  x(0) = the input,  y = g(x(1)) + σ ε
-
-    μ(x) = ½ (−x₂, x₁) − x/10                                  a slow turn about the origin
-    Σ(x) = R(θ) diag(s², (0.3 s)²) R(θ)ᵀ,  θ = x₁/2             ellipses that turn from left to right
-    s(x) = 0.1 + 0.7 / (1 + exp(−2.5 x₂))                       and grow from bottom to top
-    g(x) = (tanh 2x₁ + 0.3 x₂,  x₂ − 0.3 sin 2x₁)               steep at x₁ = 0, so that y is bimodal where Σ is large
-
-Given the input, y has a standard deviation between 0.05 and 0.8 and is skewed or has two modes in places. With one
-output the data tell about Σ only along the gradient of g; with two outputs they tell about all of Σ.
-"""
+"""A simulated regression problem whose truth is known; `make_heteroskedastic_2d` states its law."""
 
 from __future__ import annotations
 
@@ -31,7 +20,32 @@ Pair = tuple[NumPyArray, NumPyArray]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SimulatedFlow:
-    """Data X (N, 2), y (N,) or (N, 2), and the law they come from. Points `x` have shape (..., 2)."""
+    """Data from a flow in the plane, and the law they come from.
+
+    Parameters
+    ----------
+    X : ndarray of shape (N, 2)
+        Inputs.
+    y : ndarray of shape (N,) or (N, 2)
+        Targets.
+    noise_std : float
+        Standard deviation σ of the noise of the targets.
+    n_outputs : int
+        Number of targets, 1 or 2.
+
+    See Also
+    --------
+    make_heteroskedastic_2d : Make it; the law stands there.
+
+    Examples
+    --------
+    >>> from wishflow.datasets import make_heteroskedastic_2d
+    >>> problem = make_heteroskedastic_2d(100)
+    >>> problem.covariance(problem.X).shape
+    (100, 2, 2)
+    >>> problem.sample(problem.X[:3], n=10, seed=0).shape
+    (10, 3)
+    """
 
     X: Float[np.ndarray, "N 2"]
     y: Float[np.ndarray, " N"] | Float[np.ndarray, "N 2"]
@@ -39,28 +53,100 @@ class SimulatedFlow:
     n_outputs: int
 
     def drift(self, x: ArrayLike) -> Float[np.ndarray, "... 2"]:
-        """μ(x)."""
+        """Return the drift μ(x).
+
+        Parameters
+        ----------
+        x : array-like of shape (..., 2)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (..., 2)
+            The drift.
+        """
         return np.stack(drift(*_coordinates(x)), axis=-1)
 
     def covariance(self, x: ArrayLike) -> Float[np.ndarray, "... 2 2"]:
-        """Σ(x), the covariance rate of the flow."""
+        """Return Σ(x), the covariance rate of the flow.
+
+        Parameters
+        ----------
+        x : array-like of shape (..., 2)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (..., 2, 2)
+            The covariance rate.
+        """
         root = np.stack([np.stack(row, axis=-1) for row in diffusion_root(*_coordinates(x))], axis=-2)
         return root @ np.swapaxes(root, -1, -2)
 
     def output(self, x: ArrayLike) -> np.ndarray:
-        """g(x), shape (...) for one output and (..., 2) for two."""
+        """Return g(x), the target without noise.
+
+        Parameters
+        ----------
+        x : array-like of shape (..., 2)
+            Points, at the end of the flow.
+
+        Returns
+        -------
+        ndarray of shape (...) or (..., 2)
+            The targets, for one output or for two.
+        """
         values = output(*_coordinates(x))
         return values[0] if self.n_outputs == 1 else np.stack(values, axis=-1)
 
     def sample(self, x: ArrayLike, n: int, seed: int) -> Float[np.ndarray, "n N *P"]:
-        """n fresh, independent draws of y given each of the points x (N, 2)."""
+        """Draw fresh, independent y given each of the points.
+
+        Parameters
+        ----------
+        x : array-like of shape (N, 2)
+            Inputs.
+        n : int
+            Number of draws for each of them.
+        seed : int
+            Seed of the draws.
+
+        Returns
+        -------
+        ndarray of shape (n, N) or (n, N, 2)
+            The draws.
+        """
         rng = np.random.default_rng(seed)
         return self._observe(simulate_endpoints(_rows(x), n, rng), rng)
 
     def log_prob(self, x: ArrayLike, y: ArrayLike, n_paths: int = 1000, seed: int = 0) -> Float[np.ndarray, " N"]:
-        """log p(y | x), by Monte Carlo: the log of the mean of N(y; g(x(1)), σ²) over simulated paths.
+        """Return log p(y | x), by Monte Carlo.
 
-        The logarithm makes it slightly too small, by about half the relative variance of the mean.
+        Parameters
+        ----------
+        x : array-like of shape (N, 2)
+            Inputs.
+        y : array-like of shape (N,) or (N, 2)
+            Targets.
+        n_paths : int, default=1000
+            Simulated paths for each row.
+        seed : int, default=0
+            Seed of the paths.
+
+        Returns
+        -------
+        ndarray of shape (N,)
+            Log densities, joint over outputs.
+
+        Raises
+        ------
+        DataError
+            If the shapes do not belong together.
+
+        Notes
+        -----
+        It is the log of the mean of N(y; g(x(1)), σ²) over simulated paths. The logarithm makes it slightly too small,
+        by about half the relative variance of the mean.
         """
         ends = self.output(simulate_endpoints(_rows(x), n_paths, np.random.default_rng(seed)))
         if np.shape(y) != ends.shape[1:]:
@@ -78,7 +164,48 @@ class SimulatedFlow:
 def make_heteroskedastic_2d(
     n: int = 600, *, n_outputs: int = 1, noise_std: float = 0.05, random_state: int | None = 0
 ) -> SimulatedFlow:
-    """n inputs, uniform on [−2, 2]², and one draw of y for each; see the top of this module for the law."""
+    """Simulate a regression problem whose truth is known: inputs carried by an SDE, then observed.
+
+    Parameters
+    ----------
+    n : int, default=600
+        Number of rows. Inputs are uniform on [−2, 2]², with one draw of y for each.
+    n_outputs : int, default=1
+        Number of targets, 1 or 2. With one output the data tell about Σ only along the gradient of g; with two outputs
+        they tell about all of Σ.
+    noise_std : float, default=0.05
+        Standard deviation σ of the noise of the targets, above 0.
+    random_state : int or None, default=0
+        Seed of the data.
+
+    Returns
+    -------
+    SimulatedFlow
+        The data and their law.
+
+    Raises
+    ------
+    OptionError
+        If an option is outside its range.
+
+    Notes
+    -----
+    dx = μ(x) dt + √Σ(x) dB on [0, 1], x(0) = the input, y = g(x(1)) + σ ε, with
+
+    - μ(x) = ½ (−x₂, x₁) − x/10, a slow turn about the origin;
+    - Σ(x) = R(θ) diag(s², (0.3 s)²) R(θ)ᵀ with θ = x₁/2 and s(x) = 0.1 + 0.7 / (1 + exp(−2.5 x₂)), ellipses that turn
+      from left to right and grow from bottom to top;
+    - g(x) = (tanh 2x₁ + 0.3 x₂, x₂ − 0.3 sin 2x₁), steep at x₁ = 0, so that y is bimodal where Σ is large.
+
+    Given the input, y has a standard deviation between 0.05 and 0.8 and is skewed or has two modes in places.
+
+    Examples
+    --------
+    >>> from wishflow.datasets import make_heteroskedastic_2d
+    >>> problem = make_heteroskedastic_2d(100, n_outputs=2)
+    >>> problem.X.shape, problem.y.shape
+    ((100, 2), (100, 2))
+    """
     if n < 1:
         raise OptionError(f"n={n!r} rows asked for; expected 1 or more.")
     if n_outputs not in (1, 2):

@@ -14,9 +14,38 @@ VALIDATION_SEED = 2000
 
 
 def split(n: int, index: int) -> tuple[Int[np.ndarray, " n_train"], Int[np.ndarray, " n_test"]]:
-    """Rows of training and test part `index` (0, 1, …) of n rows.
+    """Split rows into a training and a test part by a fixed rule.
 
-    p = numpy.random.default_rng(1000 + index).permutation(n); test = the first int(0.1 n) of p, training = the rest.
+    Parameters
+    ----------
+    n : int
+        Number of rows, at least 10.
+    index : int
+        Which split, from 0 on.
+
+    Returns
+    -------
+    train : ndarray of int
+        Rows of the training part.
+    test : ndarray of int
+        Rows of the test part, a tenth of all.
+
+    Raises
+    ------
+    OptionError
+        If there are fewer than 10 rows, or `index` is negative.
+
+    Notes
+    -----
+    p = numpy.random.default_rng(1000 + index).permutation(n); the first int(0.1 n) of p are the test part, the rest is
+    for training. The rule is fixed, so that numbers from different programs compare.
+
+    Examples
+    --------
+    >>> from wishflow.datasets import split
+    >>> train, test = split(100, index=0)
+    >>> len(train), len(test)
+    (90, 10)
     """
     return _first_share(np.arange(n), SPLIT_SEED, index)
 
@@ -24,10 +53,41 @@ def split(n: int, index: int) -> tuple[Int[np.ndarray, " n_train"], Int[np.ndarr
 def validation_split(
     train_idx: ArrayLike, index: int
 ) -> tuple[Int[np.ndarray, " n_fit"], Int[np.ndarray, " n_validation"]]:
-    """The rows of a training part, cut into those to fit and those to choose settings by.
+    """Split the rows of a training part into those to fit and those to choose settings by.
 
-    p = numpy.random.default_rng(2000 + index).permutation(n), n = len(train_idx); validation = the first int(0.1 n) of
-    train_idx[p], the rest is for fitting. No choice is ever made on the test part.
+    No choice is ever made on the test part.
+
+    Parameters
+    ----------
+    train_idx : array-like of int
+        Rows of a training part, at least 10.
+    index : int
+        Which split, from 0 on.
+
+    Returns
+    -------
+    fit : ndarray of int
+        Rows for fitting.
+    validation : ndarray of int
+        Rows for choices, a tenth of `train_idx`.
+
+    Raises
+    ------
+    OptionError
+        If there are fewer than 10 rows, or `index` is negative.
+
+    Notes
+    -----
+    p = numpy.random.default_rng(2000 + index).permutation(n) with n = len(train_idx); the first int(0.1 n) of
+    train_idx[p] are the validation part, the rest is for fitting.
+
+    Examples
+    --------
+    >>> from wishflow.datasets import split, validation_split
+    >>> train, test = split(100, index=0)
+    >>> fit, validation = validation_split(train, index=0)
+    >>> len(fit), len(validation)
+    (81, 9)
     """
     return _first_share(np.asarray(train_idx), VALIDATION_SEED, index)
 

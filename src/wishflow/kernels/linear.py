@@ -13,7 +13,25 @@ from .features import LinearFeatures
 
 
 class LinearKernel(AbstractKernel):
-    """k(x, y) = Σ_d s²_d x_d y_d. `variance` has shape () or one entry for each active input, (A,)."""
+    """Linear kernel, k(x, y) = Σ_d s²_d x_d y_d.
+
+    Parameters
+    ----------
+    variance : Positive
+        The variances s², of shape () or one for each active input, (A,).
+    n_inputs : int
+        Number of columns of the inputs.
+    active_dims : tuple of int, optional
+        The inputs that the kernel sees. All by default.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from wishflow import kernels
+    >>> kernel = kernels.build(kernels.Linear(), n_inputs=2)
+    >>> round(float(kernel.pair(jnp.array([1.0, 2.0]), jnp.array([3.0, 4.0]))), 1)
+    11.0
+    """
 
     variance: Positive
     n_inputs: int = eqx.field(static=True)

@@ -12,10 +12,33 @@ from .base import AbstractKernel, active_inputs, centred, floating, squared_dist
 
 
 class PeriodicKernel(AbstractKernel):
-    """k(x, y) = s² exp(−2 Σ_d sin²(π (x_d − y_d) / p_d) / ℓ_d²); ℓ and p have shape () or (A,).
+    """Periodic kernel, k(x, y) = s² exp(−2 Σ_d sin²(π (x_d − y_d) / p_d) / ℓ_d²).
 
-    It is the RBF kernel of points on circles, u(x) = (cos 2πx/p, sin 2πx/p) / ℓ,
-    since ‖u(x) − u(y)‖² = 4 sin²(π(x − y)/p) / ℓ².
+    Parameters
+    ----------
+    variance : Positive
+        The variance s².
+    lengthscale : Positive
+        The lengthscales ℓ, of shape () or (A,).
+    period : Positive
+        The periods p, of shape () or (A,).
+    n_inputs : int
+        Number of columns of the inputs.
+    active_dims : tuple of int, optional
+        The inputs that the kernel sees. All by default.
+
+    Notes
+    -----
+    It is the RBF kernel of points on circles, u(x) = (cos 2πx/p, sin 2πx/p) / ℓ, since
+    ‖u(x) − u(y)‖² = 4 sin²(π(x − y)/p) / ℓ². It has no random features.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from wishflow import kernels
+    >>> kernel = kernels.build(kernels.Periodic(period=2.0), n_inputs=1)
+    >>> round(float(kernel.pair(jnp.array([0.0]), jnp.array([2.0]))), 1)
+    1.0
     """
 
     variance: Positive

@@ -31,7 +31,33 @@ SQRT3, SQRT5 = float(np.sqrt(3.0)), float(np.sqrt(5.0))
 
 
 class AbstractStationaryKernel(AbstractKernel):
-    """k(x, y) = s² h(r²). `lengthscale` holds one ℓ for all active inputs, shape (), or one for each, shape (A,)."""
+    """Base of stationary kernels, k(x, y) = s² h(r²).
+
+    A new one needs `profile` and `unit_frequencies`.
+
+    Parameters
+    ----------
+    variance : Positive
+        The variance s².
+    lengthscale : Positive
+        One ℓ for all active inputs, shape (), or one for each, shape (A,).
+    n_inputs : int
+        Number of columns of the inputs.
+    active_dims : tuple of int, optional
+        The inputs that the kernel sees. All by default.
+
+    Notes
+    -----
+    r² = Σ_d (x_d − y_d)² / ℓ_d², over the active inputs.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from wishflow import kernels
+    >>> kernel = kernels.build(kernels.Matern32(), n_inputs=2)
+    >>> isinstance(kernel, kernels.AbstractStationaryKernel), float(kernel.profile(jnp.zeros(())))
+    (True, 1.0)
+    """
 
     variance: Positive
     lengthscale: Positive
@@ -40,11 +66,37 @@ class AbstractStationaryKernel(AbstractKernel):
 
     @abc.abstractmethod
     def profile(self, square: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-        """h(r²), with h(0) = 1."""
+        """Return h(r²), with h(0) = 1.
+
+        Parameters
+        ----------
+        square : Array
+            Squared scaled distances r², of any shape.
+
+        Returns
+        -------
+        Array
+            Values of h, of the same shape.
+        """
 
     @abc.abstractmethod
     def unit_frequencies(self, key: PRNGKeyArray, n_features: int, n_active: int) -> Float[Array, "F A"]:
-        """Draws from the spectral density of h(‖x − y‖²): E cos(ωᵀ(x − y)) = h(‖x − y‖²)."""
+        """Draw from the spectral density of h(‖x − y‖²), so that E cos(ωᵀ(x − y)) = h(‖x − y‖²).
+
+        Parameters
+        ----------
+        key : PRNGKeyArray
+            Key of the draw.
+        n_features : int
+            Number F of frequencies.
+        n_active : int
+            Number A of active inputs.
+
+        Returns
+        -------
+        Array of shape (F, A)
+            The frequencies ω.
+        """
 
     @property
     def scale(self) -> Scalar:
@@ -154,7 +206,31 @@ def _distances_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) 
 
 
 class RBFKernel(AbstractStationaryKernel):
-    """k(x, y) = s² exp(−½ r²)."""
+    """Radial basis function kernel, k(x, y) = s² exp(−½ r²).
+
+    Parameters
+    ----------
+    variance : Positive
+        The variance s².
+    lengthscale : Positive
+        One ℓ for all active inputs, shape (), or one for each, shape (A,).
+    n_inputs : int
+        Number of columns of the inputs.
+    active_dims : tuple of int, optional
+        The inputs that the kernel sees. All by default.
+
+    Notes
+    -----
+    r² = Σ_d (x_d − y_d)² / ℓ_d², over the active inputs.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from wishflow import kernels
+    >>> kernel = kernels.build(kernels.RBF(), n_inputs=1)
+    >>> round(float(kernel.pair(jnp.array([0.0]), jnp.array([1.0]))), 1)
+    0.6
+    """
 
     def profile(self, square: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         return jnp.exp(-0.5 * square)
@@ -229,7 +305,31 @@ def student_t_frequencies(key: PRNGKeyArray, shape: tuple[int, int], dof: int, d
 
 
 class Matern12Kernel(AbstractStationaryKernel):
-    """k(x, y) = s² exp(−r)."""
+    """Matérn kernel with ν = 1/2, k(x, y) = s² exp(−r).
+
+    Parameters
+    ----------
+    variance : Positive
+        The variance s².
+    lengthscale : Positive
+        One ℓ for all active inputs, shape (), or one for each, shape (A,).
+    n_inputs : int
+        Number of columns of the inputs.
+    active_dims : tuple of int, optional
+        The inputs that the kernel sees. All by default.
+
+    Notes
+    -----
+    r² = Σ_d (x_d − y_d)² / ℓ_d², over the active inputs.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from wishflow import kernels
+    >>> kernel = kernels.build(kernels.Matern12(), n_inputs=1)
+    >>> round(float(kernel.pair(jnp.array([0.0]), jnp.array([1.0]))), 1)
+    0.4
+    """
 
     def profile(self, square: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         return matern12_profile(square)
@@ -239,7 +339,31 @@ class Matern12Kernel(AbstractStationaryKernel):
 
 
 class Matern32Kernel(AbstractStationaryKernel):
-    """k(x, y) = s² (1 + √3 r) exp(−√3 r)."""
+    """Matérn kernel with ν = 3/2, k(x, y) = s² (1 + √3 r) exp(−√3 r).
+
+    Parameters
+    ----------
+    variance : Positive
+        The variance s².
+    lengthscale : Positive
+        One ℓ for all active inputs, shape (), or one for each, shape (A,).
+    n_inputs : int
+        Number of columns of the inputs.
+    active_dims : tuple of int, optional
+        The inputs that the kernel sees. All by default.
+
+    Notes
+    -----
+    r² = Σ_d (x_d − y_d)² / ℓ_d², over the active inputs.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from wishflow import kernels
+    >>> kernel = kernels.build(kernels.Matern32(), n_inputs=1)
+    >>> round(float(kernel.pair(jnp.array([0.0]), jnp.array([1.0]))), 1)
+    0.5
+    """
 
     def profile(self, square: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         return matern32_profile(square)
@@ -249,7 +373,31 @@ class Matern32Kernel(AbstractStationaryKernel):
 
 
 class Matern52Kernel(AbstractStationaryKernel):
-    """k(x, y) = s² (1 + √5 r + 5r²/3) exp(−√5 r)."""
+    """Matérn kernel with ν = 5/2, k(x, y) = s² (1 + √5 r + 5r²/3) exp(−√5 r).
+
+    Parameters
+    ----------
+    variance : Positive
+        The variance s².
+    lengthscale : Positive
+        One ℓ for all active inputs, shape (), or one for each, shape (A,).
+    n_inputs : int
+        Number of columns of the inputs.
+    active_dims : tuple of int, optional
+        The inputs that the kernel sees. All by default.
+
+    Notes
+    -----
+    r² = Σ_d (x_d − y_d)² / ℓ_d², over the active inputs.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from wishflow import kernels
+    >>> kernel = kernels.build(kernels.Matern52(), n_inputs=1)
+    >>> round(float(kernel.pair(jnp.array([0.0]), jnp.array([1.0]))), 1)
+    0.5
+    """
 
     def profile(self, square: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         return matern52_profile(square)

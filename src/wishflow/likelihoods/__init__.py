@@ -33,7 +33,31 @@ register(Poisson, PoissonLikelihood.of)
 
 
 def build(spec: str | LikelihoodSpec, n_outputs: int) -> AbstractLikelihood:
-    """The likelihood a name or a spec asks for, for `n_outputs` target columns (1 for class labels)."""
+    """Make the likelihood that a name or a spec asks for.
+
+    Parameters
+    ----------
+    spec : str or LikelihoodSpec
+        "gaussian", "student_t", "bernoulli", "categorical", "poisson", or a spec.
+    n_outputs : int
+        Number of target columns, 1 for class labels.
+
+    Returns
+    -------
+    AbstractLikelihood
+        The likelihood.
+
+    Raises
+    ------
+    OptionError
+        If the name or the spec is not known, or `n_outputs` is below 1.
+
+    Examples
+    --------
+    >>> from wishflow import likelihoods
+    >>> likelihoods.build("gaussian", n_outputs=2).n_latent
+    2
+    """
     wanted: LikelihoodSpec = resolve("likelihood", spec, LIKELIHOODS, LikelihoodSpec)
     if n_outputs < 1:
         raise OptionError(f"n_outputs={n_outputs!r} given to a likelihood; expected at least 1 target column.")

@@ -13,11 +13,24 @@ from ..errors import DataError, OptionError
 
 
 class AbstractLikelihood(eqx.Module):
-    """p(y | g), batched over leading axes; the last axis holds the outputs of y and g.
+    """Base of the likelihoods p(y | g).
 
-    g is (..., P) with P = `n_latent`. y has as many columns as g; for the categorical likelihood it has one column of
-    class labels. Leading axes of y broadcast against those of g. Outputs are independent given g, and in every
-    expectation g ~ N(mean, diag(variance)). Results follow the dtype of g (or of `mean`).
+    All methods are batched over leading axes. The last axis holds the outputs of y and g. g is (..., P) with P =
+    `n_latent`. y has as many columns as g; for the categorical likelihood it has one column of class labels. Leading
+    axes of y broadcast against those of g. Outputs are independent given g, and in every expectation g ~ N(mean,
+    diag(variance)). Results follow the dtype of g (or of `mean`).
+
+    See Also
+    --------
+    build : Make a likelihood from its spec.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from wishflow import likelihoods
+    >>> likelihood = likelihoods.build("gaussian", n_outputs=2)
+    >>> likelihood.log_density(jnp.zeros((5, 2)), jnp.zeros((5, 2))).shape
+    (5,)
     """
 
     @property
@@ -41,7 +54,20 @@ class AbstractLikelihood(eqx.Module):
 
     @abc.abstractmethod
     def log_density(self, y: Num[Array, "*#batch Q"], g: Float[Array, "*#batch P"]) -> Float[Array, "*batch"]:
-        """log p(y | g), joint over outputs."""
+        """Return log p(y | g), joint over outputs.
+
+        Parameters
+        ----------
+        y : Array of shape (..., Q)
+            Targets.
+        g : Array of shape (..., P)
+            Outputs of the model.
+
+        Returns
+        -------
+        Array of shape (...)
+            Log densities.
+        """
 
     @abc.abstractmethod
     def expected_log_density(
@@ -52,9 +78,27 @@ class AbstractLikelihood(eqx.Module):
         key: Key[Array, ""] | None = None,
         n_draws: int = 8,
     ) -> Float[Array, "*batch"]:
-        """E log p(y | g), joint over outputs; `key` and `n_draws` matter only where draws are needed.
+        """Return E log p(y | g), joint over outputs.
 
         Derivatives by mean and variance are finite for every variance ≥ 0 and agree with E ∂ log p and ½ E ∂² log p.
+
+        Parameters
+        ----------
+        y : Array of shape (..., Q)
+            Targets.
+        mean : Array of shape (..., P)
+            Mean of g.
+        variance : Array of shape (..., P)
+            Variance of g.
+        key : PRNGKeyArray, optional
+            Key of the draws. It matters only where draws are needed.
+        n_draws : int, default=8
+            Number of draws, where they are needed.
+
+        Returns
+        -------
+        Array of shape (...)
+            Expectations.
         """
 
     @abc.abstractmethod
@@ -65,31 +109,115 @@ class AbstractLikelihood(eqx.Module):
         variance: Float[Array, "*#batch P"],
         key: Key[Array, ""] | None = None,
     ) -> Float[Array, "*batch"]:
-        """log E p(y | g), joint over outputs. Draws, where needed, are shared by all rows."""
+        """Return log E p(y | g), joint over outputs.
+
+        Parameters
+        ----------
+        y : Array of shape (..., Q)
+            Targets.
+        mean : Array of shape (..., P)
+            Mean of g.
+        variance : Array of shape (..., P)
+            Variance of g.
+        key : PRNGKeyArray, optional
+            Key of the draws, where they are needed. They are shared by all rows.
+
+        Returns
+        -------
+        Array of shape (...)
+            Log densities.
+        """
 
     @abc.abstractmethod
     def predictive_moments(
         self, mean: Float[Array, "*#batch P"], variance: Float[Array, "*#batch P"], key: Key[Array, ""] | None = None
     ) -> tuple[Float[Array, "*batch P"], Float[Array, "*batch P"]]:
-        """Mean and variance of y for each output, g integrated out."""
+        """Return mean and variance of y for each output, g integrated out.
+
+        Parameters
+        ----------
+        mean : Array of shape (..., P)
+            Mean of g.
+        variance : Array of shape (..., P)
+            Variance of g.
+        key : PRNGKeyArray, optional
+            Key of the draws, where they are needed.
+
+        Returns
+        -------
+        mean : Array of shape (..., P)
+            Mean of y.
+        variance : Array of shape (..., P)
+            Variance of y.
+        """
 
     @abc.abstractmethod
     def predictive_cdf(
         self, y: Num[Array, "*#batch #P"], mean: Float[Array, "*#batch P"], variance: Float[Array, "*#batch P"]
     ) -> Float[Array, "*batch P"]:
-        """P(Y ≤ y) for each output, g integrated out; an error for labels."""
+        """Return P(Y ≤ y) for each output, g integrated out.
+
+        Parameters
+        ----------
+        y : Array of shape (..., P)
+            Points.
+        mean : Array of shape (..., P)
+            Mean of g.
+        variance : Array of shape (..., P)
+            Variance of g.
+
+        Returns
+        -------
+        Array of shape (..., P)
+            Probabilities.
+
+        Raises
+        ------
+        OptionError
+            If targets are labels, which have no order.
+        """
 
     @abc.abstractmethod
     def sample(self, key: Key[Array, ""], g: Float[Array, "*batch P"]) -> Num[Array, "*batch Q"]:
-        """One draw of y for each g."""
+        """Draw one y for each g.
+
+        Parameters
+        ----------
+        key : PRNGKeyArray
+            Key of the draws.
+        g : Array of shape (..., P)
+            Outputs of the model.
+
+        Returns
+        -------
+        Array of shape (..., Q)
+            Draws of y.
+        """
 
     @abc.abstractmethod
     def noise_summary(self) -> Float[Array, ""]:
-        """One number for the progress bar: the mean noise variance, NaN where there is none."""
+        """Return one number for the progress bar.
+
+        Returns
+        -------
+        scalar Array
+            The mean noise variance, NaN where there is none.
+        """
 
     @abc.abstractmethod
     def validate(self, y: np.ndarray) -> None:
-        """Raise a `DataError` when y, on the host, cannot come from this likelihood."""
+        """Check that targets can come from this likelihood.
+
+        Parameters
+        ----------
+        y : ndarray
+            Targets, on the host.
+
+        Raises
+        ------
+        DataError
+            If they cannot.
+        """
 
 
 def no_cdf(name: str) -> OptionError:
@@ -108,7 +236,28 @@ def require_positive(option: str, value: float) -> float:
 
 
 def check_columns(y: np.ndarray, n_columns: int, name: str) -> None:
-    """Numbers only, all finite, `n_columns` of them in a row."""
+    """Check that targets are finite numbers in the right number of columns.
+
+    Parameters
+    ----------
+    y : ndarray of shape (..., P)
+        Targets.
+    n_columns : int
+        The number of columns that is expected.
+    name : str
+        Name of the likelihood, for the words of the error.
+
+    Raises
+    ------
+    DataError
+        If there are other columns, no numbers, or numbers that are not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wishflow.likelihoods import check_columns
+    >>> check_columns(np.zeros((5, 2)), 2, "gaussian")
+    """
     if y.ndim == 0 or y.shape[-1] != n_columns:
         raise DataError(
             f"targets of shape {y.shape} given to the {name} likelihood; expected {n_columns} in the last axis: "

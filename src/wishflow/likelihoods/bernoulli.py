@@ -14,12 +14,42 @@ from .specs import Bernoulli
 
 
 class BernoulliLikelihood(AbstractLikelihood):
-    """P(y_p = 1) = 1 / (1 + exp(−g_p)), y in {0, 1}. Integrals over g by Gauss–Hermite."""
+    """Two classes, P(y_p = 1) = 1 / (1 + exp(−g_p)), y in {0, 1}.
+
+    Integrals over g are found by Gauss–Hermite quadrature.
+
+    Parameters
+    ----------
+    n_outputs : int
+        Number P of target columns.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from wishflow import likelihoods
+    >>> likelihood = likelihoods.build("bernoulli", n_outputs=1)
+    >>> round(float(likelihood.predictive_moments(jnp.zeros((1, 1)), jnp.ones((1, 1)))[0][0, 0]), 1)
+    0.5
+    """
 
     n_outputs: int = eqx.field(static=True)
 
     @classmethod
     def of(cls, spec: Bernoulli, n_outputs: int) -> BernoulliLikelihood:
+        """Make the likelihood.
+
+        Parameters
+        ----------
+        spec : Bernoulli
+            The spec.
+        n_outputs : int
+            Number P of target columns.
+
+        Returns
+        -------
+        BernoulliLikelihood
+            The likelihood.
+        """
         return cls(n_outputs)
 
     @property

@@ -16,9 +16,25 @@ from .specs import Categorical
 
 
 class CategoricalLikelihood(AbstractLikelihood):
-    """P(y = c) = softmax(g)_c, one output of g for each class; y is one column of labels 0 … C − 1.
+    """Several classes, P(y = c) = softmax(g)_c, one output of g for each class.
 
-    Integrals over g by antithetic draws m ± √v ε: odd terms cancel, so the error vanishes with v, not with √v.
+    y is one column of labels 0 … C − 1. Integrals over g are found by antithetic draws m ± √v ε: odd terms cancel, so
+    the error vanishes with v, not with √v.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number C of classes.
+    n_predict_draws : int, default=100
+        Draws for predictions.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from wishflow import likelihoods
+    >>> likelihood = likelihoods.build(likelihoods.Categorical(3), n_outputs=1)
+    >>> likelihood.log_density(jnp.zeros((5, 1)), jnp.zeros((5, 3))).shape
+    (5,)
     """
 
     n_classes: int = eqx.field(static=True)
@@ -26,6 +42,25 @@ class CategoricalLikelihood(AbstractLikelihood):
 
     @classmethod
     def of(cls, spec: Categorical, n_outputs: int) -> CategoricalLikelihood:
+        """Make the likelihood.
+
+        Parameters
+        ----------
+        spec : Categorical
+            The spec.
+        n_outputs : int
+            Number of target columns, which must be 1.
+
+        Returns
+        -------
+        CategoricalLikelihood
+            The likelihood.
+
+        Raises
+        ------
+        OptionError
+            If there are several columns, or fewer than two classes.
+        """
         if n_outputs != 1:
             raise OptionError(
                 f"{n_outputs} target columns given to the categorical likelihood; expected 1 column of class labels. "

@@ -16,13 +16,41 @@ VARIANCE_FLOOR = 1e-8
 
 
 class GaussianLikelihood(AbstractLikelihood):
-    """y_p = g_p + ε_p, ε_p ~ N(0, σ²_p)."""
+    """Normal noise, y_p = g_p + ε_p with ε_p ~ N(0, σ²_p); everything in closed form.
+
+    Parameters
+    ----------
+    noise : Positive
+        The variances σ², of shape (P,).
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from wishflow import likelihoods
+    >>> likelihood = likelihoods.build(likelihoods.Gaussian(variance=1.0), n_outputs=1)
+    >>> mean, variance = likelihood.predictive_moments(jnp.zeros((3, 1)), jnp.ones((3, 1)))
+    >>> [round(float(v), 1) for v in variance[:, 0]]
+    [2.0, 2.0, 2.0]
+    """
 
     noise: Positive  # σ², (P,)
 
     @classmethod
     def of(cls, spec: Gaussian, n_outputs: int) -> GaussianLikelihood:
-        """The same starting σ² for each output."""
+        """Make the likelihood, with the same starting σ² for each output.
+
+        Parameters
+        ----------
+        spec : Gaussian
+            The spec.
+        n_outputs : int
+            Number P of target columns.
+
+        Returns
+        -------
+        GaussianLikelihood
+            The likelihood.
+        """
         variance = DEFAULT_VARIANCE if spec.variance is None else require_positive("variance", spec.variance)
         return cls(Positive.of(np.full(n_outputs, variance), VARIANCE_FLOOR))
 

@@ -19,9 +19,24 @@ LOG_RATE_CAP = 40.0
 
 
 class PoissonLikelihood(AbstractLikelihood):
-    """y_p ~ Poisson(exp(o_p + g_p)) with fixed log rates o; None: zero (as in model files from before there were any).
+    """Counts, y_p ~ Poisson(exp(o_p + g_p)) with fixed log rates o.
 
-    o is an array, not part of the program: fits to other counts use the same compiled code.
+    Parameters
+    ----------
+    n_outputs : int
+        Number P of target columns.
+    log_rate : Array of shape (P,), optional
+        The log rates o. None: zero (as in model files from before there were any). They are an array, not part of the
+        program: fits to other counts use the same compiled code.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from wishflow import likelihoods
+    >>> likelihood = likelihoods.build(likelihoods.Poisson(log_rate=0.0), n_outputs=1)
+    >>> mean, variance = likelihood.predictive_moments(jnp.zeros((1, 1)), jnp.zeros((1, 1)))
+    >>> round(float(mean[0, 0]), 1), round(float(variance[0, 0]), 1)
+    (1.0, 1.0)
     """
 
     n_outputs: int = eqx.field(static=True)
@@ -29,6 +44,25 @@ class PoissonLikelihood(AbstractLikelihood):
 
     @classmethod
     def of(cls, spec: Poisson, n_outputs: int) -> PoissonLikelihood:
+        """Make the likelihood.
+
+        Parameters
+        ----------
+        spec : Poisson
+            The spec.
+        n_outputs : int
+            Number P of target columns.
+
+        Returns
+        -------
+        PoissonLikelihood
+            The likelihood.
+
+        Raises
+        ------
+        OptionError
+            If `log_rate` is not finite, or not one number for each column.
+        """
         if spec.log_rate is None:
             return cls(n_outputs)
         log_rate = np.asarray(spec.log_rate, float)

@@ -44,7 +44,33 @@ def expectation(
     *args: Num[Array, "*#batch #P"],
     n_nodes: int = N_NODES,
 ) -> Float[Array, "*batch P"]:
-    """E f(g, *args), g ~ N(mean, variance), for an elementwise f."""
+    """Return E f(g, *args) for g ~ N(mean, variance), by Gauss–Hermite quadrature.
+
+    Parameters
+    ----------
+    f : callable
+        An elementwise function of g and the other arguments.
+    mean : Array of shape (..., P)
+        Mean of g.
+    variance : Array of shape (..., P)
+        Variance of g.
+    *args : Array
+        Other arguments of `f`, which broadcast against `mean`.
+    n_nodes : int, default=20
+        Number of nodes.
+
+    Returns
+    -------
+    Array of shape (..., P)
+        Expectations.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from wishflow.likelihoods import expectation
+    >>> round(float(expectation(jnp.square, jnp.zeros(1), 2.0 * jnp.ones(1))[0]), 1)
+    2.0
+    """
     nodes, log_weights = hermite_rule(n_nodes, mean.dtype)
     g = mean[..., None] + safe_sqrt(variance)[..., None] * nodes
     return jnp.dot(f(g, *_column(args)), jnp.exp(log_weights), precision="highest")
@@ -59,10 +85,43 @@ def log_expectation(
     width: Float[Array, "*#batch P"] | float = 1.0,
     n_nodes: int = N_PREDICT_NODES,
 ) -> Float[Array, "*batch P"]:
-    """log E f(g, *args), g = mean + √variance t, t ~ N(0, 1), with the nodes put at t_i = centre + width z_i.
+    """Return log E f(g, *args) for g ~ N(mean, variance), by Gauss–Hermite quadrature.
 
-    E f = ∫ f N(t; 0, 1) dt ≈ Σ w_i f(t_i) · width · exp(½ z_i² − ½ t_i²). Centre and width of the integrand itself
-    make the rule accurate where f is far narrower than the normal; the defaults give the plain rule.
+    g = mean + √variance t with t ~ N(0, 1), and the nodes are put at t_i = centre + width z_i. Centre and width of the
+    integrand itself make the rule accurate where f is far narrower than the normal; the defaults give the plain rule.
+
+    Parameters
+    ----------
+    log_f : callable
+        The logarithm of f, an elementwise function of g and the other arguments.
+    mean : Array of shape (..., P)
+        Mean of g.
+    variance : Array of shape (..., P)
+        Variance of g.
+    *args : Array
+        Other arguments of `log_f`, which broadcast against `mean`.
+    centre : Array or float, default=0.0
+        Centre of the nodes.
+    width : Array or float, default=1.0
+        Width of the nodes.
+    n_nodes : int, default=64
+        Number of nodes.
+
+    Returns
+    -------
+    Array of shape (..., P)
+        Log expectations.
+
+    Notes
+    -----
+    E f = ∫ f N(t; 0, 1) dt ≈ Σ w_i f(t_i) · width · exp(½ z_i² − ½ t_i²).
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from wishflow.likelihoods import log_expectation
+    >>> round(float(log_expectation(lambda g: g, jnp.zeros(1), jnp.ones(1))[0]), 1)
+    0.5
     """
     z, log_weights = hermite_rule(n_nodes, mean.dtype)
     mean, root, centre, width = _column((mean, safe_sqrt(variance), centre, width))

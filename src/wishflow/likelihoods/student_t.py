@@ -18,11 +18,27 @@ SCALE_FLOOR = 1e-4  # its square is the floor of a noise variance
 
 
 class StudentTLikelihood(AbstractLikelihood):
-    """y_p = g_p + s_p ε_p, ε_p Student-t with ν_p > 2 degrees of freedom, so that the variance exists.
+    """Student-t noise, y_p = g_p + s_p ε_p with ν_p > 2 degrees of freedom, so that the variance exists.
 
+    Parameters
+    ----------
+    noise_scale : Positive
+        The scales s, of shape (P,).
+    excess_dof : Positive
+        Degrees of freedom above two, ν − 2, of shape (P,).
+
+    Notes
+    -----
     Predictions use ε = N(0, 1/λ), λ ~ Gamma(ν/2, ν/2): given λ the integral over g is a normal density, and the one
-    over log λ is smooth for every ratio of s² to the variance of g. Nodes in g would miss a noise narrower than
-    their gaps.
+    over log λ is smooth for every ratio of s² to the variance of g. Nodes in g would miss a noise narrower than their
+    gaps.
+
+    Examples
+    --------
+    >>> from wishflow import likelihoods
+    >>> likelihood = likelihoods.build(likelihoods.StudentT(dof=5.0), n_outputs=1)
+    >>> round(float(likelihood.dof[0]), 1)
+    5.0
     """
 
     noise_scale: Positive  # s, (P,)
@@ -30,7 +46,25 @@ class StudentTLikelihood(AbstractLikelihood):
 
     @classmethod
     def of(cls, spec: StudentT, n_outputs: int) -> StudentTLikelihood:
-        """The same starting scale and degrees of freedom for each output."""
+        """Make the likelihood, with the same starting scale and degrees of freedom for each output.
+
+        Parameters
+        ----------
+        spec : StudentT
+            The spec.
+        n_outputs : int
+            Number P of target columns.
+
+        Returns
+        -------
+        StudentTLikelihood
+            The likelihood.
+
+        Raises
+        ------
+        OptionError
+            If the scale is not above 0, or the degrees of freedom are not above 2.
+        """
         scale = require_positive("scale", spec.scale)
         if not (np.isfinite(spec.dof) and spec.dof > 2):
             raise OptionError(f"dof={spec.dof!r} given to the Student-t likelihood; expected a finite number above 2.")

@@ -129,12 +129,33 @@ def compiled(function: Callable, *, side_by_side: Callable[..., bool] | None = N
 
 
 def enable_compilation_cache(folder: str | Path | None = None, *, whole_programs: bool = False) -> Path:
-    """Turn on JAX's compilation cache, for users who ask for it; returns the folder.
+    """Turn on JAX's compilation cache, for users who ask for it.
 
-    The default folder is the one that JAX_COMPILATION_CACHE_DIR names, or else `wishflow/jax` in the user's cache
-    folder. This is the one function that changes a process-wide setting of JAX, and only a user, the command line, the
-    Makefile or the test configuration calls it. `whole_programs` is deprecated: it does nothing, and will be removed
-    in 0.3.
+    This is the one function that changes a process-wide setting of JAX, and only a user, the command line, the Makefile
+    or the test configuration calls it.
+
+    Parameters
+    ----------
+    folder : str or path, optional
+        Where programs are kept. By default the folder that JAX_COMPILATION_CACHE_DIR names, or else `wishflow/jax` in
+        the user's cache folder.
+    whole_programs : bool, default=False
+        Deprecated: it does nothing, and will be removed in 0.3.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Warns
+    -----
+    FutureWarning
+        If `whole_programs` is set.
+
+    Examples
+    --------
+    >>> import wishflow as wf
+    >>> folder = wf.enable_compilation_cache()  # doctest: +SKIP
     """
     if whole_programs:
         warnings.warn(

@@ -23,11 +23,117 @@ from .training import Problem
 class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
     """Inputs flow through a stochastic differential equation before a sparse GP classifies.
 
-    The options are those of `FlowRegressor`; states are the inputs unless `state_dim` says otherwise. Probabilities
-    are means over sample paths and over the posterior of g. `validation_fraction` is 0.1 from 600 rows on and 0 below,
-    where it is None. With n_members=K they are also means over K members, each
-    fitted without one fold of the rows; `oof_predictions_` are the probabilities of each row by the member that has not
-    seen it.
+    Two classes have a Bernoulli likelihood, more a softmax. Probabilities are means over sample paths and over the
+    posterior of g.
+
+    Parameters
+    ----------
+    diffusion : str or DiffusionSpec, default="wishart"
+        Noise of the flow: "wishart" (diffWGP), "gp" (diffGP), "diagonal" (constant), "none" (No noise), or a spec such
+        as `wf.diffusions.Wishart(rank=5, white=0.01)`.
+    rank : int or None, default=5
+        Rank ρ of the diffusion "wishart". It acts as the dimensions of the state where it is larger or None: full rank.
+    columns : {"shared", "independent"}, default="shared"
+        Whether the columns of J in the diffusion "wishart" share one posterior or have their own.
+    kernel : str or KernelSpec, default="rbf"
+        Kernel of the output GP and, with starting values of its own, of the field: "rbf", "matern12", "matern32",
+        "matern52", "linear", "periodic", or a spec from `wishflow.kernels`.
+    n_inducing : int, default=100
+        Number M of inducing points, of the output GP and of the field.
+    flow_time : float, default=1.0
+        Length T of the flow. 0 leaves the inputs where they are.
+    state_dim : int, optional
+        Dimensions of the state of the flow, at least D: the inputs, and random directions of them. By default the
+        inputs.
+    sampling : {"marginal", "pathwise"}, default="marginal"
+        How J is drawn along a path: afresh at each step from its marginals, or once as a function for the whole path,
+        which needs a kernel with random features.
+    time_dependent : bool, default=False
+        Whether drift and diffusion depend on the flow time too.
+    preset : {"fast", "paper"} or TrainingSpec, default="fast"
+        How the model is trained. A name is a rule of N and D alone. Options that are None come from it.
+    n_steps : int, optional
+        Euler steps of the flow.
+    max_iter : int, optional
+        The most iterations of the flow. The warm-up of the penalties keeps its share of them.
+    batch_size : int, optional
+        Rows of a batch, each with `n_train_samples` paths.
+    learning_rate : float or callable, optional
+        Learning rate of Adam, or an optax schedule.
+    tol : float, optional
+        Least rise of the objective, in nats per row. Where the best mean over 100 iterations has not risen by it in
+        five times 100 iterations, the learning rate starts to fall; where it falls already, training ends. 0 switches
+        this off.
+    n_train_samples : int, optional
+        Sample paths for each row in training.
+    path_average : {"log", "density"}, optional
+        What is averaged over the sample paths of a row in training: log probabilities, or probabilities.
+    n_predict_samples : int, default=100
+        Sample paths for each row in predictions.
+    random_state : int, RandomState or None, default=None
+        Seed of initialisation, training and prediction. None means 0, so that a fit can be repeated.
+    callbacks : Callback or list of Callback, optional
+        Callbacks of training, from `wishflow.callbacks` or of your own.
+    verbose : int, default=0
+        0 is silent, 1 shows a progress bar.
+    n_members : int, default=1
+        K > 1 fits K members, each without one fold of the rows. Probabilities are then also means over the members.
+    validation_fraction : float, optional
+        Part of the rows that is held back from training, as in `FlowRegressor`. The preset `fast` holds back a
+        tenth from 600 rows on, `paper` none.
+    drift_posterior : {"point", "gaussian"}, default="point"
+        Whether the weights of the drift are fitted or have a posterior, as in `FlowRegressor`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (C,)
+        The labels, sorted.
+    model_ : FlowModel
+        The fitted model, of scaled inputs; with several members the first flow.
+    spec_ : FlowSpec
+        The model that was kept.
+    training_ : TrainingSpec
+        How the model was trained: the preset with the options that were given.
+    history_ : DataFrame
+        One row for each iteration: `objective` and its parts.
+    validation_history_ : DataFrame
+        Mean log probability of the held-back labels after each chunk of training: `step`, `log_density`.
+    n_iter_ : int
+        Number of iterations.
+    status_ : str
+        How training ended, and what was kept.
+    x_scaler_ : Scaler
+        Scales of the inputs.
+    seed_ : int
+        The seed that `random_state` stood for.
+    n_features_in_ : int
+        Number D of inputs.
+    members_ : dict of str to list
+        Models of all members by candidate. Only with `n_members` above 1, as the following ones.
+    member_specs_ : dict of str to Spec
+        Specs of the candidates.
+    weights_ : dict of str to float
+        Weights of the candidates.
+    oof_predictions_ : ndarray of shape (N, C)
+        Probabilities of each row by the member that has not seen it.
+    oof_log_prob_ : ndarray of shape (N,)
+        Log probability of each label by the member that has not seen it.
+
+    See Also
+    --------
+    FlowRegressor : The same for numbers and counts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import wishflow as wf
+    >>> X = np.random.default_rng(0).uniform(-2.0, 2.0, (40, 1))
+    >>> labels = np.where(X[:, 0] > 0.0, "right", "left")
+    >>> model = wf.FlowClassifier(n_inducing=5, max_iter=20, n_steps=2, n_predict_samples=8).fit(X, labels)
+    >>> model.classes_.tolist()
+    ['left', 'right']
+    >>> model.predict_proba(X).shape
+    (40, 2)
     """
 
     def __init__(
@@ -89,7 +195,29 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
         return flow_spec(self, training, likelihood)
 
     def fit(self, X: Any, y: Any) -> FlowClassifier:
-        """Fit to inputs X (N, D) and labels y (N,)."""
+        """Fit to inputs and labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs. Frames keep the names of their columns.
+        y : array-like of shape (N,)
+            Labels, of at least two classes.
+
+        Returns
+        -------
+        FlowClassifier
+            The estimator itself, fitted. An error, or Ctrl-C, leaves it as it was.
+
+        Raises
+        ------
+        OptionError
+            If an option has a value that is not known.
+        DataError
+            If the data cannot be used as they are, or there is only one class.
+        TrainingError
+            If training produces non-finite numbers from its very first step.
+        """
         fitted = copy.copy(self)
         return self._trained(fitted, fitted._prepare(X, y))
 
@@ -106,7 +234,18 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
         return self._problem(X, labels[:, None].astype(float), likelihood, n_rows)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Class probabilities, (N, C), in the order of `classes_`."""
+        """Predict the probabilities of the classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs.
+
+        Returns
+        -------
+        ndarray of shape (N, C)
+            Probabilities, in the order of `classes_`.
+        """
         check_is_fitted(self, "model_")
         return self._probabilities(self._moments(X)[0])
 
@@ -119,16 +258,60 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
         return p / p.sum(axis=1, keepdims=True)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of the class probabilities."""
+        """Predict the logarithms of the class probabilities.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs.
+
+        Returns
+        -------
+        ndarray of shape (N, C)
+            Log probabilities, in the order of `classes_`.
+        """
         return np.log(np.maximum(self.predict_proba(X), np.finfo(float).tiny))
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class of each row."""
+        """Predict the most probable class of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs.
+
+        Returns
+        -------
+        ndarray of shape (N,)
+            Labels.
+        """
         best = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[best]
 
     def log_prob(self, X: Any, y: Any, average: str = "density") -> np.ndarray:
-        """Log probability of the label of each row, (N,); `average` as in `FlowRegressor.log_prob`."""
+        """Return the log probability of the label of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs.
+        y : array-like of shape (N,)
+            Labels that were in the training data.
+        average : {"density", "log"}, default="density"
+            What is averaged over sample paths: probabilities, or their logarithms, as in `FlowRegressor.log_prob`.
+
+        Returns
+        -------
+        ndarray of shape (N,)
+            Log probability of each label.
+
+        Raises
+        ------
+        OptionError
+            If `average` is not known.
+        DataError
+            If a label was not in the training data, or `y` has another number of rows than `X`.
+        """
         check_average(average)
         Z = self._scaled(X)
         return self._log_prob(Z, self._labels(y, len(Z)), average)

@@ -16,21 +16,27 @@ TOLERANCE = 0.02
 
 @dataclasses.dataclass(frozen=True)
 class Diagnosis:
-    """What `diagnose` has found.
+    """What `diagnose` of a regressor has found.
 
-    Attributes
+    Parameters
     ----------
-    pit : array (N, P)
+    pit : ndarray of shape (N, P)
         P(Y ≤ y) by the predictive law, of counts P(Y < y) + u P(Y = y) with u uniform: uniform where the law is right.
-    histogram : array (10,)
+    histogram : ndarray of shape (10,)
         How many of these values lie in each tenth.
-    coverage, width : dict
-        The part of the rows inside the central interval of each level, and its mean width in the units of y.
-    rmse, log_density : float
-        Of the mean, and the mean over rows.
-    correlation, whitened_correlation : array (P, P) or None
-        Correlation of the errors of several targets, and of the errors whitened by the predictive covariance of each
-        row: near the identity where that covariance is right.
+    coverage : dict of float to float
+        The part of the rows inside the central interval of each level.
+    width : dict of float to float
+        The mean width of these intervals in the units of y.
+    rmse : float
+        Root mean squared error of the mean.
+    log_density : float
+        Mean log density of the rows.
+    correlation : ndarray of shape (P, P) or None
+        Correlation of the errors of several targets.
+    whitened_correlation : ndarray of shape (P, P) or None
+        Correlation of the errors whitened by the predictive covariance of each row: near the identity where that
+        covariance is right.
     warnings : tuple of str
         What is wrong, in words.
     """
@@ -53,7 +59,18 @@ class Diagnosis:
         return "\n".join([*lines, *self.warnings])
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw the histogram of the PIT and the coverage; returns the two Axes."""
+        """Draw the histogram of the PIT and the coverage.
+
+        Parameters
+        ----------
+        axes : sequence of two Axes, optional
+            Where to draw. By default a new figure.
+
+        Returns
+        -------
+        sequence of two Axes
+            The axes.
+        """
         from ..plotting import plot_calibration
 
         return plot_calibration(self.histogram, self.coverage, axes)

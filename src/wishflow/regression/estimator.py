@@ -153,7 +153,19 @@ class ModelEstimator(BaseEstimator, abc.ABC):
     # --- files ---
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted estimator to one file (safetensors with a JSON header); `wishflow.load` reads it."""
+        """Write the fitted estimator to one file, safetensors with a JSON header.
+
+        Callbacks, schedules and random generators among the options are no part of it.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+
+        See Also
+        --------
+        wishflow.load : Read the file.
+        """
         from .storage import save_estimator
 
         check_is_fitted(self, "model_")
@@ -168,8 +180,9 @@ class Validated:
 
     @property
     def validation_history_(self) -> pd.DataFrame:
-        """Mean log density of the held-back rows in the units of y, after each chunk of training: `step`,
-        `log_density`. Without rows where none were held back.
+        """Mean log density of the held-back rows in the units of y, after each chunk of training.
+
+        A frame with the columns `step` and `log_density`. Without rows where none were held back.
         """
         check_is_fitted(self, "model_")
         history = self.history_

@@ -20,11 +20,44 @@ from .training import Problem, train
 def fit_many(
     estimators: Sequence[ModelEstimator], data: Sequence[tuple[Any, Any]], callbacks: Any = None
 ) -> list[ModelEstimator]:
-    """Fit `estimators[i]` to `data[i] = (X, y)`; returns the same estimators, fitted.
+    """Fit many estimators of equal shape at once.
 
-    On an accelerator all of them are trained in one program under `vmap` (20 splits of a data set cost little more than
-    one); they must then have the same options and the same number of columns. On the CPU they are trained one after
-    another. Members (`n_members`) are trained in the same way; all estimators must have as many.
+    On an accelerator all of them are trained in one program under `vmap`: 20 splits of a data set cost little more than
+    one. On the CPU they are trained one after another. Members (`n_members`) are trained in the same way.
+
+    Parameters
+    ----------
+    estimators : sequence of ModelEstimator
+        The estimators. They must have the same options, and as many members.
+    data : sequence of tuple
+        One pair (X, y) for each estimator, all with the same number of columns.
+    callbacks : Callback or list of Callback, optional
+        Callbacks of training. Those of the estimators are not used.
+
+    Returns
+    -------
+    list of ModelEstimator
+        The same estimators, fitted. An error in one fit leaves all of them as they were.
+
+    Raises
+    ------
+    DataError
+        If there are not as many data sets as estimators, or the models differ in shape.
+
+    Notes
+    -----
+    Where estimators are trained together, the preset's rule is asked for the number of rows of the first data set:
+    folds may differ by a row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import wishflow as wf
+    >>> X = np.linspace(-2.0, 2.0, 40)[:, None]
+    >>> models = [wf.SparseGPRegressor(n_inducing=5, max_iter=20) for _ in range(2)]
+    >>> fitted = wf.fit_many(models, [(X, np.sin(X[:, 0])), (X, np.cos(X[:, 0]))])
+    >>> [model.predict(X).shape for model in fitted]
+    [(40,), (40,)]
     """
     if len(estimators) != len(data):
         raise DataError(f"{len(estimators)} estimators and {len(data)} data sets were given; pass one (X, y) for each.")

@@ -86,22 +86,42 @@ def _standardised(
 
 @dataclasses.dataclass(frozen=True)
 class JointRegion:
-    """Ellipsoids that contain the targets of new rows with a given probability; `conformal_region` makes them.
+    """Ellipsoids that contain the targets of new rows with a given probability.
 
-    A region does not change when its estimator is fitted again. It can be pickled.
+    `conformal_region` of a regressor makes them. A region does not change when its estimator is fitted again. It can be
+    pickled.
 
-    Attributes
+    Parameters
     ----------
     coverage : float
         The probability c that was asked for.
     radius : float
-        r, in units of the predictive law. For P targets whose law is normal and right it is near the root of the
-        c-quantile of χ²_P. A larger one says that the law is too narrow.
+        The radius r, in units of the predictive law. For P targets whose law is normal and right it is near the root of
+        the c-quantile of χ²_P. A larger one says that the law is too narrow.
     n_rows : int
         The number n of calibration rows. The coverage of one region varies with them: it has a Beta law with parameters
         k = ⌈(n + 1) c⌉ and n + 1 − k.
     moments : callable
         The predictive mean (N, P) and covariance over targets (N, P, P) of rows X, in the units of y.
+
+    Notes
+    -----
+    The region at x is {y: (y − m(x))ᵀ Σ(x)⁻¹ (y − m(x)) ≤ r²}, with the mean m and the covariance Σ of the predictive
+    law. r is a quantile of these distances at calibration rows, which took no part in training (split conformal
+    prediction). Whatever the law is, the region contains the targets of a new row with a probability of at least c, and
+    of less than c + 1/(n + 1) where no distances are equal.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import wishflow as wf
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-2.0, 2.0, (80, 1))
+    >>> y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=80)
+    >>> model = wf.SparseGPRegressor(n_inducing=5, max_iter=20).fit(X[:40], y[:40])
+    >>> region = model.conformal_region(X[40:], y[40:], coverage=0.9)
+    >>> region.n_rows, bool(region.contains(X[40:], y[40:]).mean() >= 0.9)
+    (40, True)
     """
 
     coverage: float
@@ -111,24 +131,84 @@ class JointRegion:
 
     @classmethod
     def of(cls, moments: Moments, X: Any, y: Any, coverage: float) -> JointRegion:
-        """The region of a law with these moments whose radius comes from calibration rows."""
+        """Make the region of a law with these moments whose radius comes from calibration rows.
+
+        Parameters
+        ----------
+        moments : callable
+            The predictive mean (N, P) and covariance over targets (N, P, P) of rows X, in the units of y.
+        X : array-like of shape (n, D)
+            Inputs of the calibration rows.
+        y : array-like of shape (n,) or (n, P)
+            Their targets.
+        coverage : float
+            The probability, strictly between 0 and 1.
+
+        Returns
+        -------
+        JointRegion
+            The region.
+
+        Raises
+        ------
+        OptionError
+            If `coverage` is not one number between 0 and 1.
+        DataError
+            If there are too few rows for the coverage, or they are at no finite distance from their predictions.
+        """
         level = checks.level("coverage", coverage, "call again for each of several")
         mean, covariance = moments(X)
         y = checked_targets(y, *mean.shape)
         return cls(level, conformal_radius(distances(y, mean, covariance), level), len(y), moments)
 
     def ellipsoids(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Centres m (N, P) and covariances Σ (N, P, P), in the units of y: the ellipsoid has the matrix r² Σ.
+        """Return centres and covariances of the ellipsoids, in the units of y.
 
-        Along target p it reaches from m_p − r √Σ_pp to m_p + r √Σ_pp; with one target that is the region.
+        Along target p an ellipsoid reaches from m_p − r √Σ_pp to m_p + r √Σ_pp. With one target that is the region.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs.
+
+        Returns
+        -------
+        centres : ndarray of shape (N, P)
+            The predictive means m.
+        covariances : ndarray of shape (N, P, P)
+            The predictive covariances Σ. The ellipsoid has the matrix r² Σ.
         """
         return self.moments(X)
 
     def contains(self, X: Any, y: Any) -> np.ndarray:
-        """Whether the targets y, (N, P), or (N,) where there is one, lie in the region of their row: booleans (N,)."""
+        """Tell whether targets lie in the region of their row.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs.
+        y : array-like of shape (N,) or (N, P)
+            Targets.
+
+        Returns
+        -------
+        ndarray of bool of shape (N,)
+            True for rows whose targets all lie inside.
+        """
         mean, covariance = self.moments(X)
         return distances(checked_targets(y, *mean.shape), mean, covariance) <= self.radius
 
     def volume(self, X: Any) -> np.ndarray:
-        """Logarithm of the volume of each ellipsoid, in the units of y: (N,)."""
+        """Return the logarithm of the volume of each ellipsoid, in the units of y.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs.
+
+        Returns
+        -------
+        ndarray of shape (N,)
+            Log volumes.
+        """
         return log_volumes(self.moments(X)[1], self.radius)

@@ -35,7 +35,29 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
     """What the regressors share: y of one or several columns; means, intervals, densities and draws in its units."""
 
     def fit(self, X: Any, y: Any) -> ModelRegressor:
-        """Fit to inputs X (N, D) and targets y (N,) or (N, P); scales come from these rows alone."""
+        """Fit to inputs and targets; scales come from these rows alone.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs. Frames keep the names of their columns.
+        y : array-like of shape (N,) or (N, P)
+            Targets. Predictions have the same form.
+
+        Returns
+        -------
+        ModelRegressor
+            The estimator itself, fitted. An error, or Ctrl-C, leaves it as it was.
+
+        Raises
+        ------
+        OptionError
+            If an option has a value that is not known.
+        DataError
+            If the data cannot be used as they are, for instance targets that cannot come from the likelihood.
+        TrainingError
+            If training produces non-finite numbers from its very first step.
+        """
         fitted = copy.copy(self)
         return self._trained(fitted, fitted._prepare(X, y))
 
@@ -58,11 +80,43 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         return self._shaped(mean)
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
-        """Predictive mean; with `return_std` also the standard deviation, with `return_cov` the covariance of all rows.
+        """Predict the mean, and on request the standard deviation or the covariance of all rows.
 
-        The covariance is between rows, (N, N) for one target and (N, N, P) for several, as in scikit-learn's
-        GaussianProcessRegressor; its correlations are those of joint draws (500 of them, or `n_predict_samples` where
-        that is more), its variances are the ones `return_std` gives.
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs.
+        return_std : bool, default=False
+            Whether to return the standard deviation too.
+        return_cov : bool, default=False
+            Whether to return the covariance between rows too.
+
+        Returns
+        -------
+        ndarray, or tuple of two ndarrays
+            The mean, (N,) or (N, P). With `return_std` also the standard deviation, of the same shape. With
+            `return_cov` also the covariance between rows, (N, N) for one target and (N, N, P) for several, as in
+            scikit-learn's GaussianProcessRegressor.
+
+        Raises
+        ------
+        OptionError
+            If both `return_std` and `return_cov` are asked for.
+
+        Notes
+        -----
+        The correlations of the covariance are those of joint draws: 500 of them, or `n_predict_samples` where that is
+        more. Its variances are the squares of what `return_std` gives.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import wishflow as wf
+        >>> X = np.linspace(-2.0, 2.0, 40)[:, None]
+        >>> model = wf.SparseGPRegressor(n_inducing=5, max_iter=20).fit(X, np.sin(X[:, 0]))
+        >>> mean, std = model.predict(X[:3], return_std=True)
+        >>> mean.shape, std.shape
+        ((3,), (3,))
         """
         if return_std and return_cov:
             raise OptionError("return_std and return_cov were both asked for; ask for one of them.")
@@ -87,13 +141,31 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         return covariance if self.is_multi_output_ else covariance[..., 0]
 
     def predict_components(self, X: Any, return_weights: bool = False) -> tuple[np.ndarray, ...]:
-        """Mean and variance of y of each of S components of the predictive distribution: (S, N), or (S, N, P) for
-        several targets; with `return_weights` also their weights (S,).
+        """Return the components of the predictive law, which is their mixture.
 
-        The distribution of a row is their mixture, one of normals where the noise is Gaussian; all scores of a row
-        follow from it. Components are the sample paths of the members; those of a recalibrated law with tails come
-        twice, narrow and wide. Weights are equal unless there are several candidates or tails. S is 1 where the inputs
-        are not moved at random.
+        With Gaussian noise the components are normal. All scores of a row follow from them. Components are the sample
+        paths of the members. Those of a recalibrated law with tails come twice, narrow and wide.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs.
+        return_weights : bool, default=False
+            Whether to return the weights of the components too. They are equal unless there are several candidates or
+            tails.
+
+        Returns
+        -------
+        means : ndarray of shape (S, N) or (S, N, P)
+            Mean of y of each of S components. S is 1 where the inputs are not moved at random.
+        variances : ndarray of shape (S, N) or (S, N, P)
+            Variance of y of each component.
+        weights : ndarray of shape (S,)
+            Weights of the components. Only with `return_weights`.
+
+        See Also
+        --------
+        wishflow.metrics.crps_gaussian_mixture : A score of these components.
         """
         Z = self._scaled(X)
         means, variances, weights = prediction.predictive_components(self._law(), Z, self.seed_, self._n_predict())
@@ -102,7 +174,25 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         return (*parts, weights) if return_weights else parts
 
     def predict_quantiles(self, X: Any, alpha: Any) -> np.ndarray:
-        """Quantiles of y, by inverting the predictive distribution: (N, A), or (N, P, A) for several targets."""
+        """Predict quantiles, by inverting the predictive distribution function.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs.
+        alpha : float or array-like of shape (A,)
+            Probabilities strictly between 0 and 1.
+
+        Returns
+        -------
+        ndarray of shape (N, A) or (N, P, A)
+            Quantiles of each target.
+
+        Raises
+        ------
+        OptionError
+            If `alpha` holds no probability, or one that is not between 0 and 1.
+        """
         levels = checks.levels("alpha", alpha)
         Z = self._scaled(X)
         quantiles = prediction.predictive_quantiles(self._law(), Z, levels, self.seed_, self._n_predict())
@@ -110,15 +200,62 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         return self._shaped(quantiles)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
-        """Central interval with the given coverage: (N, 2), or (N, P, 2) for several targets."""
+        """Predict the central interval of each target.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs.
+        coverage : float, default=0.9
+            Probability inside the interval, strictly between 0 and 1.
+
+        Returns
+        -------
+        ndarray of shape (N, 2) or (N, P, 2)
+            Lower and upper ends: the quantiles at ½ − coverage/2 and ½ + coverage/2.
+
+        Raises
+        ------
+        OptionError
+            If `coverage` is not one number between 0 and 1.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import wishflow as wf
+        >>> X = np.linspace(-2.0, 2.0, 40)[:, None]
+        >>> model = wf.SparseGPRegressor(n_inducing=5, max_iter=20).fit(X, np.sin(X[:, 0]))
+        >>> low, high = model.predict_interval(X[:3], coverage=0.8).T
+        >>> bool((low < high).all())
+        True
+        """
         level = checks.level("coverage", coverage, "use predict_quantiles for several")
         return self.predict_quantiles(X, [0.5 - level / 2, 0.5 + level / 2])
 
     def log_prob(self, X: Any, y: Any, average: str = "density") -> np.ndarray:
-        """Log predictive density of each row in the units of y, joint over targets, (N,).
+        """Return the log predictive density of each row, joint over targets, in the units of y.
 
-        average="density" is the log of the mean density over sample paths (the mixture); "log" the mean of the logs,
-        which is the paper's score and kept for comparison.
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs.
+        y : array-like of shape (N,) or (N, P)
+            Targets.
+        average : {"density", "log"}, default="density"
+            What is averaged over sample paths. "density" is the log of the mean density, that of the mixture. "log" is
+            the mean of the logs, which is the paper's score and kept for comparison.
+
+        Returns
+        -------
+        ndarray of shape (N,)
+            Log density of each row.
+
+        Raises
+        ------
+        OptionError
+            If `average` is not known.
+        DataError
+            If `y` has another shape than the targets of the fit, or cannot come from the likelihood.
         """
         check_average(average)
         Z = self._scaled(X)
@@ -127,13 +264,13 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         return self._log_prob(Z, self.y_scaler_.forward(y), average) - np.log(self.y_scaler_.scale).sum()
 
     def diagnose(self, X: Any, y: Any) -> Diagnosis:
-        """Whether the predictive law fits rows that the model has not seen.
+        """Check whether the predictive law fits rows that the model has not seen.
 
         Parameters
         ----------
-        X : array (N, D)
+        X : array-like of shape (N, D)
             Inputs that took no part in training.
-        y : array (N,) or (N, P)
+        y : array-like of shape (N,) or (N, P)
             Their targets.
 
         Returns
@@ -168,16 +305,26 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         return found
 
     def conformal_region(self, X: Any, y: Any, coverage: float = 0.9) -> JointRegion:
-        """Ellipsoids that contain all targets of a new row at once, with the given probability.
+        """Make ellipsoids that contain all targets of a new row at once, with the given probability.
 
         Parameters
         ----------
-        X : array (n, D)
+        X : array-like of shape (n, D)
             Inputs of calibration rows: like those to come, and without a part in training.
-        y : array (n,) or (n, P)
+        y : array-like of shape (n,) or (n, P)
             Their targets. A coverage of c needs n ≥ c / (1 − c) rows: 9 for 0.9, 99 for 0.99.
-        coverage : float
+        coverage : float, default=0.9
             The probability. It holds whether or not the predictive law is right.
+
+        Returns
+        -------
+        JointRegion
+            The region. It does not change when this estimator is fitted again.
+
+        Raises
+        ------
+        DataError
+            If there are too few calibration rows for the coverage.
         """
         check_is_fitted(self, "model_")
         fitted = copy.copy(self)  # stays as it is when this estimator is fitted again
@@ -189,7 +336,31 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         return self.y_scaler_.inverse(mean), covariance * scale[:, None] * scale
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
-        """Joint draws of y at the rows: (N, S), or (N, P, S) for several targets, as scikit-learn shapes them."""
+        """Draw targets jointly at all rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs.
+        n_samples : int, default=1
+            Number S of draws.
+        random_state : int, RandomState or None, default=0
+            Seed of the draws. None takes one from NumPy's own generator.
+
+        Returns
+        -------
+        ndarray of shape (N, S) or (N, P, S)
+            Draws, shaped as scikit-learn shapes them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import wishflow as wf
+        >>> X = np.linspace(-2.0, 2.0, 40)[:, None]
+        >>> model = wf.SparseGPRegressor(n_inducing=5, max_iter=20).fit(X, np.sin(X[:, 0]))
+        >>> model.sample_y(X[:3], n_samples=10).shape
+        (3, 10)
+        """
         check_is_fitted(self, "model_")
         n_samples = checks.positive_int("n_samples", n_samples)
         return self._shaped(np.moveaxis(self._draws(X, n_samples, checks.any_seed(random_state)), 0, -1))
@@ -204,17 +375,103 @@ class SparseGPRegressor(ModelRegressor):
 
     With Gaussian noise the collapsed bound is maximised by L-BFGS where N allows; otherwise natural gradients and Adam.
 
-    With Gaussian noise and calibrate="auto" the predictive law is recalibrated where a test says that it is needed: its
-    width may then depend on the inputs, and its tails may be heavier than those of a normal. Each row is predicted from
-    the others for that; kernel and noise are not refitted. `status_` says what was found, `calibration_` holds it
-    (None: nothing). `calibrate=None` turns it off; `preset="paper"` and more than 50,000 rows have none.
+    Parameters
+    ----------
+    n_inducing : int, default=100
+        Number M of inducing points.
+    kernel : str or KernelSpec, default="rbf"
+        Kernel of the Gaussian process: "rbf", "matern12", "matern32", "matern52", "linear", "periodic", or a spec from
+        `wishflow.kernels`, such as `RBF(lengthscale=2.0) + Linear()`.
+    likelihood : str or LikelihoodSpec, default="gaussian"
+        Noise of the targets: "gaussian", "student_t", "poisson", or a spec from `wishflow.likelihoods`.
+    preset : {"fast", "paper"} or TrainingSpec, default="fast"
+        How the model is trained. A name is a rule of N and D alone: "fast" is one rule for all data sets, "paper" are
+        the paper's own settings. Options below that are None come from it.
+    max_iter : int, optional
+        The most iterations.
+    batch_size : int, optional
+        Rows of a batch, for stochastic steps.
+    learning_rate : float or callable, optional
+        Learning rate of Adam, or an optax schedule. L-BFGS does not use it.
+    tol : float, optional
+        Least rise of the objective, in nats per row. Where the best mean over 100 iterations has not risen by it in
+        five times 100 iterations, the learning rate starts to fall; where it falls already, training ends. 0 switches
+        this off. It is for stochastic steps.
+    random_state : int, RandomState or None, default=None
+        Seed of initialisation, training and prediction. None means 0, so that a fit can be repeated.
+    callbacks : Callback or list of Callback, optional
+        Callbacks of training, from `wishflow.callbacks` or of your own.
+    verbose : int, default=0
+        0 is silent, 1 shows a progress bar.
+    n_members : int, default=1
+        K > 1 fits K members, each without one fold of the rows. The predictive law is their mixture.
+    calibrate : {"auto", None}, default="auto"
+        With "auto" and Gaussian noise the predictive law is recalibrated where a test says that it is needed: its width
+        may then depend on the inputs, and its tails may be heavier than those of a normal. Each row is predicted from
+        the others for that; kernel and noise are not refitted. None turns it off. `preset="paper"` and more than 50,000
+        rows have none.
 
-    n_members=K fits K members, each without one fold of the rows. The predictive law is their mixture.
-    `oof_predictions_` and `oof_log_prob_` are the mean and the log density of each row by the member that has not seen
-    it, before recalibration; these predictions recalibrate the mixture.
+    Attributes
+    ----------
+    model_ : SparseGPModel
+        The fitted model, of scaled inputs and targets; with several members the first of them.
+    spec_ : SparseGPSpec
+        Kernel and likelihood that were fitted.
+    training_ : TrainingSpec
+        How the model was trained: the preset with the options that were given.
+    history_ : DataFrame
+        One row for each iteration: `objective`, its parts, and `bound`, the same number, which for a sparse GP is a
+        lower bound of the log evidence of the scaled targets (an estimate of it where steps see minibatches).
+    n_iter_ : int
+        Number of iterations.
+    status_ : str
+        How training ended, and how the law was recalibrated.
+    calibration_ : Calibration, dict or None
+        The recalibration. None: nothing was changed. With several members a dict by candidate.
+    x_scaler_, y_scaler_ : Scaler
+        Scales of inputs and targets.
+    seed_ : int
+        The seed that `random_state` stood for.
+    is_multi_output_ : bool
+        Whether `y` had two axes.
+    n_features_in_ : int
+        Number D of inputs.
+    members_ : dict of str to list
+        Models of the members by candidate. Only with `n_members` above 1, as the following ones.
+    member_specs_ : dict of str to Spec
+        Specs of the candidates.
+    weights_ : dict of str to float
+        Weights of the candidates.
+    oof_predictions_ : ndarray of shape (N,) or (N, P)
+        Mean of each row by the member that has not seen it, before recalibration. These predictions recalibrate the
+        mixture.
+    oof_log_prob_ : ndarray of shape (N,)
+        Log density of each row by the member that has not seen it, before recalibration.
 
-    `history_` has one row for each iteration: `objective`, its parts, and `bound`, the same number, which for a sparse
-    GP is a lower bound of the log evidence of the scaled targets (an estimate of it where steps see minibatches).
+    See Also
+    --------
+    FlowRegressor : Inputs flow through an SDE before a sparse GP predicts.
+    fit_many : Fit many estimators at once.
+
+    Notes
+    -----
+    The model is y = g(x) + noise, or y ~ p(y | g(x)), with one Gaussian process g for each target. It is approximated
+    through its values at M inducing points. Inputs and targets are standardised first (targets with Student-t noise by
+    robust scales; counts are not scaled).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import wishflow as wf
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-2.0, 2.0, (40, 1))
+    >>> y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=40)
+    >>> model = wf.SparseGPRegressor(n_inducing=5, max_iter=20).fit(X, y)
+    >>> mean, std = model.predict(X, return_std=True)
+    >>> mean.shape, std.shape
+    ((40,), (40,))
+    >>> model.score(X, y) > 0.9
+    True
     """
 
     def __init__(
@@ -272,34 +529,163 @@ class SparseGPRegressor(ModelRegressor):
 class FlowRegressor(Validated, ModelRegressor):
     """Inputs flow through a stochastic differential equation before a sparse GP predicts.
 
-    diffusion: "wishart" (diffWGP), "gp" (diffGP), "diagonal", "none" (No noise), or a spec such as
-    `wf.diffusions.Wishart(rank=5, white=0.01)`. Options that are None come from the preset, a rule of N and D alone.
-    For "wishart" with shared columns it says ν as well (`fast`: 1 up to ten inputs, else ρ); a spec says its own.
-    The state of a flow has `state_dim` dimensions: the inputs, and random directions of them, so that a flow has room
-    to move what lies together apart (`fast`: three for each input, at most 12, up to ten inputs and from 600 rows on;
-    else the inputs alone, as in the paper, and where a kernel names `active_dims`).
-    From 2000 rows on `fast` takes eight paths for each of 250 rows; a `batch_size` that is given counts rows, each with
-    `n_train_samples` paths, and `path_average="log"` alone takes one path for each row.
-    `validation_fraction` of the rows (`fast`: 0.1; `paper`: 0) are held back from training: at least 10 and at most 500
-    of them, never more than a third. Their log density decides which state of the flow is kept and when training ends,
-    at the latest after seven tenths of `max_iter`; the flow then goes on from that state with all rows. A flow that
-    does not predict them better than the sparse GP alone becomes that GP, fitted to all rows. `status_`
-    says what was kept, `validation_history_` holds the densities. With 0 the flow is trained on all rows and kept as it
-    ends.
+    Parameters
+    ----------
+    diffusion : str or DiffusionSpec, default="wishart"
+        Noise of the flow: "wishart" (diffWGP), "gp" (diffGP), "diagonal" (constant), "none" (No noise), or a spec such
+        as `wf.diffusions.Wishart(rank=5, white=0.01)`.
+    rank : int or None, default=5
+        Rank ρ of the diffusion "wishart". It acts as the dimensions of the state where it is larger or None: full rank.
+    columns : {"shared", "independent"}, default="shared"
+        Whether the ν columns of J in the diffusion "wishart" share one posterior or have their own. For shared columns
+        and `sampling="marginal"` the preset says ν (`fast`: 1 up to ten inputs, else ρ, or 5 below 600 rows); a spec
+        says its own.
+    kernel : str or KernelSpec, default="rbf"
+        Kernel of the output GP and, with starting values of its own, of the field: "rbf", "matern12", "matern32",
+        "matern52", "linear", "periodic", or a spec from `wishflow.kernels`.
+    likelihood : str or LikelihoodSpec, default="gaussian"
+        Noise of the targets: "gaussian", "student_t", "poisson", or a spec from `wishflow.likelihoods`.
+    n_inducing : int, default=100
+        Number M of inducing points, of the output GP and of the field.
+    flow_time : float, default=1.0
+        Length T of the flow. 0 leaves the inputs where they are.
+    state_dim : int, optional
+        Dimensions of the state of the flow, at least D: the inputs, and random directions of them, so that a flow has
+        room to move what lies together apart. By default that of the preset (`fast`: three for each input, at most 12,
+        up to ten inputs and from 600 rows on; else the inputs alone, as in the paper), and the inputs alone where a
+        kernel names `active_dims`.
+    sampling : {"marginal", "pathwise"}, default="marginal"
+        How J is drawn along a path: afresh at each step from its marginals, or once as a function for the whole path,
+        which needs a kernel with random features.
+    time_dependent : bool, default=False
+        Whether drift and diffusion depend on the flow time too.
+    preset : {"fast", "paper"} or TrainingSpec, default="fast"
+        How the model is trained. A name is a rule of N and D alone: "fast" is one rule for all data sets, "paper" are
+        the paper's own settings. Options that are None come from it.
+    n_steps : int, optional
+        Euler steps of the flow.
+    max_iter : int, optional
+        The most iterations of the flow. The warm-up of the penalties keeps its share of them.
+    batch_size : int, optional
+        Rows of a batch, each with `n_train_samples` paths. Where it is not given, `fast` takes eight paths for each of
+        250 rows from 2000 rows on.
+    learning_rate : float or callable, optional
+        Learning rate of Adam, or an optax schedule.
+    tol : float, optional
+        Least rise of the objective, in nats per row. Where the best mean over 100 iterations has not risen by it in
+        five times 100 iterations, the learning rate starts to fall; where it falls already, training ends. 0 switches
+        this off.
+    n_train_samples : int, optional
+        Sample paths for each row in training.
+    path_average : {"log", "density"}, optional
+        What is averaged over the sample paths of a row in training: log densities, or densities. "log" alone takes one
+        path for each row.
+    validation_fraction : float, optional
+        Part of the rows that is held back from training (`fast`: 0.1; `paper`: 0), from 0 to below 1: at least 10 and
+        at most 500 rows, never more than a third. See Notes. With 0 the flow is trained on all rows and kept as it
+        ends.
+    n_predict_samples : int, default=100
+        Sample paths for each row in predictions.
+    random_state : int, RandomState or None, default=None
+        Seed of initialisation, training and prediction. None means 0, so that a fit can be repeated.
+    callbacks : Callback or list of Callback, optional
+        Callbacks of training, from `wishflow.callbacks` or of your own.
+    verbose : int, default=0
+        0 is silent, 1 shows a progress bar.
+    n_members : int, default=1
+        K > 1 fits K members, each without one fold of the rows, and mixes them. See Notes.
+    calibrate : {"auto", None}, default="auto"
+        With "auto" and Gaussian noise the predictive law is recalibrated where a test says that it is needed. A single
+        flow is recalibrated by the rows held back from it, if these are at least 30 (60 for a width that depends on the
+        inputs). None turns it off. `preset="paper"` has none.
+    drift_posterior : {"point", "gaussian"}, default="point"
+        "point" is a fitted drift with the penalty ½‖m_f‖², as in the paper. With "gaussian" its weights have a
+        posterior and its full KL divergence, and each path draws a function, so that what is not known of the drift
+        widens predictions. The diffusion "gp" takes "point" only.
 
-    `history_` has one row for each iteration: `objective`, with all penalties at full weight, and its parts. That of a
-    flow is no bound of the evidence and compares with no other model's (`regression.objectives.is_bound` says why); the
-    column `bound` is there only where the sparse GP was kept, in its rows.
+    Attributes
+    ----------
+    model_ : FlowModel
+        The fitted model, of scaled inputs and targets; with several members the first flow. A sparse GP that was kept
+        is a flow of no time.
+    spec_ : FlowSpec
+        The model that was kept; `flow_time` is 0 where it is the sparse GP.
+    training_ : TrainingSpec
+        How the model was trained: the preset with the options that were given.
+    history_ : DataFrame
+        One row for each iteration: `objective`, with all penalties at full weight, and its parts. See Notes on `bound`.
+    validation_history_ : DataFrame
+        Mean log density of the held-back rows in the units of y, after each chunk of training: `step`, `log_density`.
+    n_iter_ : int
+        Number of iterations.
+    status_ : str
+        How training ended, what was kept, and how the law was recalibrated.
+    calibration_ : Calibration, dict or None
+        The recalibration. None: nothing was changed. With several members a dict with one for each candidate.
+    directions_ : ndarray
+        Random directions that widen the state.
+    x_scaler_, y_scaler_ : Scaler
+        Scales of inputs and targets.
+    seed_ : int
+        The seed that `random_state` stood for.
+    is_multi_output_ : bool
+        Whether `y` had two axes.
+    n_features_in_ : int
+        Number D of inputs.
+    members_ : dict of str to list
+        Models of all members by candidate. Only with `n_members` above 1, as the following ones.
+    member_specs_ : dict of str to Spec
+        Specs of the candidates.
+    weights_ : dict of str to float
+        Weights of the candidates.
+    oof_predictions_ : ndarray of shape (N,) or (N, P)
+        Mean of each row by the member that has not seen it, before recalibration.
+    oof_log_prob_ : ndarray of shape (N,)
+        Log density of each row by the member that has not seen it, before recalibration.
 
-    drift_posterior: "point", a fitted drift with the penalty ½‖m_f‖², as in the paper, or "gaussian": its weights have
-    a posterior and its full KL divergence, and each path draws a function, so that what is not known of the drift
-    widens predictions. With `sampling="pathwise"` and `path_average="log"` the objective is then a bound.
+    See Also
+    --------
+    SparseGPRegressor : The sparse GP alone.
+    FlowClassifier : The same for labels.
+    wishflow.diffusions : Specs of diffusions.
 
-    `calibrate` and `n_members` are those of `SparseGPRegressor`. A single flow is recalibrated by the rows held back
-    from it, if these are at least 30 (60 for a width that depends on the inputs). With K members three
-    candidates are fitted and mixed: the flow, a flow without noise, and the sparse GP (the flow alone with
-    `validation_fraction=0`). Each is recalibrated, `calibration_` has one for each; `weights_` are the weights of
-    highest out-of-fold density. `members_` has all of them; `model_` is the first flow.
+    Notes
+    -----
+    An input x₀ moves by dx = μ(x) dt + √Σ(x) dB over [0, T], in `n_steps` Euler steps. Targets are y = g(x_T) + noise
+    with a sparse Gaussian process g. For "wishart" Σ(x) = L J(x) J(x)ᵀ Lᵀ, with a ρ × ν matrix J of Gaussian processes.
+
+    Held-back rows: their log density decides which state of the flow is kept and when training ends, at the latest
+    after seven tenths of `max_iter`. The flow then goes on from that state with all rows. A flow that does not predict
+    them better than the sparse GP alone becomes that GP, fitted to all rows. `status_` says what was kept.
+
+    Members: three candidates are fitted and mixed, the flow, a flow without noise, and the sparse GP (the flow alone
+    with `validation_fraction=0`). Each is recalibrated. `weights_` are the weights of highest out-of-fold density.
+
+    Objective: that of a flow is no bound of the evidence and compares with no other model's
+    (`regression.objectives.is_bound` says why). The column `bound` of `history_` is there only where the sparse GP was
+    kept, in its rows, or where the objective of the flow is a bound: with `drift_posterior="gaussian"`,
+    `sampling="pathwise"` and `path_average="log"`, and a diffusion that is none of your own.
+
+    References
+    ----------
+    M. Jørgensen, M. P. Deisenroth and H. Salimbeni. Stochastic differential equations with variational Wishart
+    diffusions. ICML 2020.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import wishflow as wf
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-2.0, 2.0, (40, 1))
+    >>> y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=40)
+    >>> model = wf.FlowRegressor(n_inducing=5, max_iter=20, n_steps=2, n_predict_samples=8).fit(X, y)
+    >>> mean, std = model.predict(X, return_std=True)
+    >>> mean.shape, std.shape
+    ((40,), (40,))
+    >>> model.predict_quantiles(X, [0.05, 0.5, 0.95]).shape
+    (40, 3)
+    >>> bool(np.isfinite(model.log_prob(X, y)).all())
+    True
     """
 
     def __init__(
@@ -365,18 +751,38 @@ class FlowRegressor(Validated, ModelRegressor):
         return flow_spec(self, training, likelihood)
 
     def mean_covariance(self, X: Any) -> np.ndarray:
-        """Σ̄(x) = E_q Σ(x) at time 0 in the units of X, (N, D, D), in closed form.
+        """Return the posterior mean of the diffusion, Σ̄(x) = E_q Σ(x), in closed form.
 
-        Of a state that is wider than the inputs (`state_dim`) it is the block of the inputs.
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs.
+
+        Returns
+        -------
+        ndarray of shape (N, D, D)
+            Σ̄ at time 0, in the units of X. Of a state that is wider than the inputs (`state_dim`) it is the block of
+            the inputs.
         """
         n_inputs = self.n_features_in_
         rate = prediction.mean_covariance(self.model_, self._scaled(X))[:, :n_inputs, :n_inputs]
         return rate * self.x_scaler_.scale[:, None] * self.x_scaler_.scale[None]
 
     def flow_paths(self, X: Any, random_state: Any = 0) -> np.ndarray:
-        """One sample of the paths of the rows through the flow, in the units of X: (n_steps + 1, N, D).
+        """Draw one sample of the paths of the rows through the flow.
 
-        Of a state that is wider than the inputs (`state_dim`) these are the coordinates that start as inputs.
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs, where the paths start.
+        random_state : int, RandomState or None, default=0
+            Seed of the draw.
+
+        Returns
+        -------
+        ndarray of shape (n_steps + 1, N, D)
+            States at all times, the start included, in the units of X. Of a state that is wider than the inputs
+            (`state_dim`) these are the coordinates that start as inputs.
         """
         Z = self._scaled(X)
         paths = prediction.flow_paths(self.model_, Z, checks.any_seed(random_state))

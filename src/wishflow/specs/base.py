@@ -23,13 +23,30 @@ class Spec:
     is_part: ClassVar[bool] = False
 
     def to_json(self) -> dict[str, Any]:
-        """A dictionary of plain values: the class name under "kind", then the fields."""
+        """Return a dictionary of plain values.
+
+        Returns
+        -------
+        dict
+            The class name under "kind", then the fields.
+        """
         fields = {f.name: _value_to_json(getattr(self, f.name)) for f in dataclasses.fields(self)}
         return {"kind": type(self).__name__, **fields}
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> Spec:
-        """The spec with the fields of a file, which an older version may have written."""
+        """Make the spec from the fields of a file, which an older version may have written.
+
+        Parameters
+        ----------
+        fields : dict of str to object
+            Values of the fields by name.
+
+        Returns
+        -------
+        Spec
+            The spec.
+        """
         return cls(**fields)
 
 

@@ -51,7 +51,22 @@ def register(spec: type[Spec], builder: Callable[..., Any]) -> None:
     Raises
     ------
     OptionError
-        Where `spec` is no such class, or another class of its name is registered.
+        If `spec` is no such class, or another class of its name is registered.
+
+    Examples
+    --------
+    A kernel that starts with a longer lengthscale than others:
+
+    >>> import dataclasses
+    >>> import wishflow as wf
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Wide(wf.kernels.KernelSpec):
+    ...     factor: float = 10.0
+    >>> def wide(spec, n_inputs, *, variance, lengthscale):
+    ...     rbf = wf.kernels.RBF(lengthscale=spec.factor * lengthscale)
+    ...     return wf.kernels.build(rbf, n_inputs, variance=variance)
+    >>> wf.register(Wide, wide)
+    >>> model = wf.FlowRegressor(kernel=Wide(factor=3.0))
     """
     is_part = isinstance(spec, type) and issubclass(spec, Spec) and spec.is_part
     # Of the class itself: a subclass that is no dataclass inherits the attribute, but has no fields of its own.

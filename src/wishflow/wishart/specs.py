@@ -12,19 +12,54 @@ from ..specs import Spec
 
 @dataclasses.dataclass(frozen=True)
 class DiffusionSpec(Spec):
-    """The covariance rate Σ(x) of the flow."""
+    """Base of the specs of diffusions: the covariance rate Σ(x) of the flow.
+
+    A subclass that is registered is an option of the estimators (docs/extend.md).
+
+    See Also
+    --------
+    wishflow.register : Add a spec of your own.
+
+    Examples
+    --------
+    >>> from wishflow.diffusions import DiffusionSpec, Wishart
+    >>> isinstance(Wishart(), DiffusionSpec)
+    True
+    """
 
     is_part: ClassVar[bool] = True
 
 
 @dataclasses.dataclass(frozen=True)
 class NoDiffusion(DiffusionSpec):
-    """Σ = 0: the flow is an ordinary differential equation ("No noise")."""
+    """No noise, Σ = 0: the flow is an ordinary differential equation.
+
+    Examples
+    --------
+    >>> import wishflow as wf
+    >>> model = wf.FlowRegressor(diffusion=wf.diffusions.NoDiffusion())  # or diffusion="none"
+    """
 
 
 @dataclasses.dataclass(frozen=True)
 class GPDiffusion(DiffusionSpec):
-    """Drift and Σ are mean and variance of one Gaussian field (diffGP, Hegde et al. 2019); `posterior`: see Wishart."""
+    """Drift and Σ are mean and variance of one Gaussian field (diffGP, Hegde et al. 2019).
+
+    Parameters
+    ----------
+    posterior : {"rotated", "full", "structured", "diagonal"}, default="rotated"
+        Form of the covariances of q, as in `Wishart`.
+
+    Raises
+    ------
+    OptionError
+        If `posterior` is not known.
+
+    Examples
+    --------
+    >>> import wishflow as wf
+    >>> model = wf.FlowRegressor(diffusion=wf.diffusions.GP(posterior="full"))
+    """
 
     posterior: str = "rotated"
 
@@ -34,7 +69,18 @@ class GPDiffusion(DiffusionSpec):
 
 @dataclasses.dataclass(frozen=True)
 class Diagonal(DiffusionSpec):
-    """Σ = Λ, constant and diagonal."""
+    """Constant and independent noise, Σ = Λ, a diagonal matrix.
+
+    Parameters
+    ----------
+    white : float, default=0.01
+        Starting value of the entries of Λ.
+
+    Examples
+    --------
+    >>> import wishflow as wf
+    >>> model = wf.FlowRegressor(diffusion=wf.diffusions.Diagonal(white=0.1))
+    """
 
     white: float = 0.01
 
@@ -46,14 +92,38 @@ class ConstantDiffusion(DiffusionSpec):
 
 @dataclasses.dataclass(frozen=True)
 class Wishart(DiffusionSpec):
-    """Σ(x) = L J(x) J(x)ᵀ Lᵀ (+ Λ), J a ρ×ν matrix of Gaussian processes (diffWGP).
+    """Wishart process, Σ(x) = L J(x) J(x)ᵀ Lᵀ + Λ, with J a ρ × ν matrix of Gaussian processes (diffWGP).
 
-    `rank` ρ acts as D where it is larger or None; `dof` ν is ρ where None (a preset may say another one for the name
-    "wishart"); `columns` says whether the ν columns of J have posteriors of their own ("independent") or share one
-    ("shared"); `white` is the starting value of Λ, None for no Λ. `posterior` is the form of the covariances of q:
-    "full"; "rotated", in which they have their eigenvectors in common and a step costs a fraction; "structured", in
-    which they have one unit lower triangular factor in common; or "diagonal" (mean field). Names of diffusions have the
-    form of their estimator: that of the preset for flows, "structured" for series.
+    Parameters
+    ----------
+    rank : int or None, default=5
+        Rank ρ. It acts as D where it is larger or None.
+    dof : int, optional
+        Degrees of freedom ν. It is ρ where None; a preset may say another one for the name "wishart".
+    columns : {"shared", "independent"}, default="shared"
+        Whether the ν columns of J share one posterior, or have posteriors of their own.
+    white : float, optional
+        Starting value of Λ. None for no Λ.
+    unit_rows : bool, default=True
+        Whether the rows of L have unit norm.
+    posterior : {"rotated", "full", "structured", "diagonal"}, default="rotated"
+        Form of the covariances of q: "full"; "rotated", in which they have their eigenvectors in common and a step
+        costs a fraction; "structured", in which they have one unit lower triangular factor in common; or "diagonal"
+        (mean field). Names of diffusions have the form of their estimator: that of the preset for flows, "structured"
+        for series.
+
+    Raises
+    ------
+    OptionError
+        If an option has a value that is not known.
+
+    Examples
+    --------
+    >>> import wishflow as wf
+    >>> diffusion = wf.diffusions.Wishart(rank=3, white=0.01)
+    >>> diffusion.rank_and_dof(dim=2)
+    (2, 2)
+    >>> model = wf.FlowRegressor(diffusion=diffusion)
     """
 
     rank: int | None = 5
@@ -75,7 +145,20 @@ class Wishart(DiffusionSpec):
                 )
 
     def rank_and_dof(self, dim: int) -> tuple[int, int]:
-        """ρ and ν in D dimensions."""
+        """Return ρ and ν in D dimensions.
+
+        Parameters
+        ----------
+        dim : int
+            The number D of dimensions of the state.
+
+        Returns
+        -------
+        rank : int
+            The rank ρ.
+        dof : int
+            The degrees of freedom ν.
+        """
         rank = dim if self.rank is None else min(self.rank, dim)
         return rank, rank if self.dof is None else self.dof
 

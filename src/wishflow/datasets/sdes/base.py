@@ -23,7 +23,31 @@ RandomState = int | np.random.Generator
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SyntheticSDE(abc.ABC):
-    """dx = μ(x) dt + √Σ(x) dB in R^D, with known μ and Σ. Points `x` have shape (..., D)."""
+    """Base of the synthetic SDEs, dx = μ(x) dt + √Σ(x) dB in R^D with known μ and Σ.
+
+    Points `x` have shape (..., D).
+
+    Attributes
+    ----------
+    name : str
+        Name of the SDE.
+    domain : str
+        The state space, in words.
+
+    See Also
+    --------
+    make_ornstein_uhlenbeck : Linear drift, constant noise.
+    make_double_well : Two wells with correlated noise.
+    make_lotka_volterra : Prey and predators.
+    make_wishart_volatility : Volatility of two assets.
+
+    Examples
+    --------
+    >>> from wishflow.datasets import make_double_well
+    >>> sde = make_double_well()
+    >>> sde.simulate(n_paths=5, n_steps=20, dt=0.1, random_state=0).shape
+    (5, 21, 2)
+    """
 
     name: ClassVar[str]
     domain: ClassVar[str] = "finite coordinates"
@@ -31,14 +55,36 @@ class SyntheticSDE(abc.ABC):
     @property
     @abc.abstractmethod
     def dim(self) -> int:
-        """D."""
+        """The number D of dimensions."""
 
     def drift(self, x: ArrayLike) -> Float[np.ndarray, "... D"]:
-        """μ(x)."""
+        """Return the drift μ(x).
+
+        Parameters
+        ----------
+        x : array-like of shape (..., D)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (..., D)
+            The drift.
+        """
         return self._drift(self._points(x))
 
     def covariance(self, x: ArrayLike) -> Float[np.ndarray, "... D D"]:
-        """Σ(x), the covariance rate."""
+        """Return Σ(x), the covariance rate.
+
+        Parameters
+        ----------
+        x : array-like of shape (..., D)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (..., D, D)
+            The covariance rate.
+        """
         return self._covariance(self._points(x))
 
     @property
@@ -59,10 +105,34 @@ class SyntheticSDE(abc.ABC):
         x0: ArrayLike | None = None,
         substeps: int = 10,
     ) -> Float[np.ndarray, "{n_paths} {n_steps}+1 D"]:
-        """Independent paths at the times 0, dt, …, n_steps dt, the start included.
+        """Simulate independent paths at the times 0, dt, …, n_steps dt, the start included.
 
-        Each dt is cut into `substeps` steps of the solver. `x0` (D,) or (n_paths, D) are the starting points; without
-        it they are drawn by `sample_start`. `random_state` is a seed or a NumPy generator.
+        Parameters
+        ----------
+        n_paths : int
+            Number of paths.
+        n_steps : int
+            Number of time steps.
+        dt : float
+            Length of a time step, above 0.
+        random_state : int or numpy.random.Generator
+            Seed, or a generator.
+        x0 : array-like of shape (D,) or (n_paths, D), optional
+            Starting points. By default they are drawn by `sample_start`.
+        substeps : int, default=10
+            Steps of the solver in each dt.
+
+        Returns
+        -------
+        ndarray of shape (n_paths, n_steps + 1, D)
+            The paths.
+
+        Raises
+        ------
+        OptionError
+            If a number is outside its range.
+        DataError
+            If `x0` is no state, or the paths grow beyond all bounds.
         """
         _check_counts(n_paths=n_paths, n_steps=n_steps, substeps=substeps)
         if not (np.isfinite(dt) and dt > 0):
@@ -83,13 +153,39 @@ class SyntheticSDE(abc.ABC):
         return paths
 
     def sample_start(self, n: int, random_state: RandomState) -> Float[np.ndarray, "n D"]:
-        """n independent points of the region that the SDE visits: stationary draws where their law is known, else the
-        ends of paths that started at the attractors ten relaxation times ago."""
+        """Draw independent points of the region that the SDE visits.
+
+        They are stationary draws where their law is known, else the ends of paths that started at the attractors ten
+        relaxation times ago.
+
+        Parameters
+        ----------
+        n : int
+            Number of points.
+        random_state : int or numpy.random.Generator
+            Seed, or a generator.
+
+        Returns
+        -------
+        ndarray of shape (n, D)
+            The points.
+        """
         _check_counts(n=n)
         return self._sample_start(n, np.random.default_rng(random_state))
 
     def contains(self, x: ArrayLike) -> Bool[NumPyArray, "*batch"]:
-        """Whether the points lie in the state space, where Σ(x) is positive definite."""
+        """Tell whether points lie in the state space, where Σ(x) is positive definite.
+
+        Parameters
+        ----------
+        x : array-like of shape (..., D)
+            Points.
+
+        Returns
+        -------
+        ndarray of bool of shape (...)
+            True for points inside.
+        """
         points = self._points(x)
         return np.isfinite(points).all(-1) & self._is_inside(points)
 

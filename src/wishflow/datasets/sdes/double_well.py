@@ -1,11 +1,4 @@
-"""Two wells in the plane; the noise is correlated one way in the left one and the other way in the right one.
-
-    μ(x) = (½ (x₁ − x₁³),  ½ x₁ − x₂)
-    Σ(x) = [[s₁², r s₁ s₂], [r s₁ s₂, s₂²]]
-    s₁ = σ (1 + 0.4 tanh x₂),  s₂ = σ (1 − 0.4 tanh x₁),  r = 0.8 tanh 2x₁
-
-The attractors are (−1, −½) and (1, ½); the relaxation time is 1 in both.
-"""
+"""Two wells in the plane with correlated noise; `make_double_well` states the law."""
 
 from __future__ import annotations
 
@@ -21,7 +14,7 @@ from .base import SyntheticSDE, euler_maruyama_step, stack_symmetric
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DoubleWell(SyntheticSDE):
-    """See the top of this module for the law."""
+    """The SDE of `make_double_well`, which states the law."""
 
     noise: float
 
@@ -56,8 +49,40 @@ class DoubleWell(SyntheticSDE):
 
 
 def make_double_well(noise: float = 0.4) -> DoubleWell:
-    """Double well with correlated noise of standard deviation about σ = `noise` per √time; at 0.4 paths change wells
-    every few relaxation times. The law stands at the top of this module."""
+    """Make an SDE with two wells in the plane and correlated noise.
+
+    The noise is correlated one way in the left well and the other way in the right one.
+
+    Parameters
+    ----------
+    noise : float, default=0.4
+        Standard deviation σ of the noise per √time, about, above 0. At 0.4 paths change wells every few relaxation
+        times.
+
+    Returns
+    -------
+    DoubleWell
+        The SDE, a `SyntheticSDE`.
+
+    Raises
+    ------
+    OptionError
+        If `noise` is not above 0.
+
+    Notes
+    -----
+    - μ(x) = (½ (x₁ − x₁³), ½ x₁ − x₂),
+    - Σ(x) = [[s₁², r s₁ s₂], [r s₁ s₂, s₂²]],
+    - s₁ = σ (1 + 0.4 tanh x₂), s₂ = σ (1 − 0.4 tanh x₁), r = 0.8 tanh 2x₁.
+
+    The attractors are (−1, −½) and (1, ½); the relaxation time is 1 in both.
+
+    Examples
+    --------
+    >>> from wishflow.datasets import make_double_well
+    >>> make_double_well(noise=0.4).attractors.tolist()
+    [[-1.0, -0.5], [1.0, 0.5]]
+    """
     if not (np.isfinite(noise) and noise > 0):
         raise OptionError(f"noise={noise!r}; expected a number above 0.")
     return DoubleWell(float(noise))

@@ -1,15 +1,4 @@
-"""Prey x₁ and predators x₂ in units of Ω animals, with the noise of random births and deaths.
-
-    μ(x) = (a x₁ (1 − x₁/K) − b x₁x₂ + ι,  b x₁x₂ − c x₂ + ι)
-    Σ(x) = Ω⁻¹ [[a x₁ + a x₁²/K + b x₁x₂, −b x₁x₂], [−b x₁x₂, b x₁x₂ + c x₂]]
-
-Births, competition, predation and deaths are independent events, each with a variance equal to its rate; an event of
-predation takes a prey and makes a predator, hence the correlation (chemical Langevin equation: D. T. Gillespie,
-J. Chem. Phys. 113, 2000). The steady immigration ι keeps both above zero: near x_i = 0, Σ_ii ≤ 2 ι x_i (Feller's
-condition) as long as b x₂ ≤ 2ιΩ − a and b x₁ ≤ 2ιΩ − c.
-
-a = 1.9, K = 2, b = 1, c = 1.05, ι = 0.05: the attractor is (1, 1), its eigenvalues are −0.53 ± 0.88 i.
-"""
+"""Prey and predators with the noise of random births and deaths; `make_lotka_volterra` states the law."""
 
 from __future__ import annotations
 
@@ -28,7 +17,7 @@ SMALLEST_SYSTEM = 50.0
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LotkaVolterra(SyntheticSDE):
-    """See the top of this module for the law."""
+    """The SDE of `make_lotka_volterra`, which states the law."""
 
     system_size: float
 
@@ -63,9 +52,42 @@ class LotkaVolterra(SyntheticSDE):
 
 
 def make_lotka_volterra(system_size: float = 50.0) -> LotkaVolterra:
-    """Stochastic Lotka–Volterra with demographic noise, which falls with the size Ω = `system_size` of the populations.
+    """Make a stochastic Lotka–Volterra system of prey and predators.
 
-    The law stands at the top of this module.
+    Populations are in units of Ω animals, with the noise of random births and deaths.
+
+    Parameters
+    ----------
+    system_size : float, default=50.0
+        The size Ω of the populations, at least 50. The noise falls with it.
+
+    Returns
+    -------
+    LotkaVolterra
+        The SDE, a `SyntheticSDE`.
+
+    Raises
+    ------
+    OptionError
+        If `system_size` is below 50: smaller populations may die out.
+
+    Notes
+    -----
+    - μ(x) = (a x₁ (1 − x₁/K) − b x₁x₂ + ι, b x₁x₂ − c x₂ + ι),
+    - Σ(x) = Ω⁻¹ [[a x₁ + a x₁²/K + b x₁x₂, −b x₁x₂], [−b x₁x₂, b x₁x₂ + c x₂]],
+    - a = 1.9, K = 2, b = 1, c = 1.05, ι = 0.05.
+
+    Births, competition, predation and deaths are independent events, each with a variance equal to its rate; an event
+    of predation takes a prey and makes a predator, hence the correlation (chemical Langevin equation: D. T. Gillespie,
+    J. Chem. Phys. 113, 2000). The steady immigration ι keeps both above zero: near x_i = 0, Σ_ii ≤ 2 ι x_i (Feller's
+    condition) as long as b x₂ ≤ 2ιΩ − a and b x₁ ≤ 2ιΩ − c. The attractor is (1, 1), its eigenvalues are −0.53 ± 0.88
+    i.
+
+    Examples
+    --------
+    >>> from wishflow.datasets import make_lotka_volterra
+    >>> make_lotka_volterra().attractors.tolist()
+    [[1.0, 1.0]]
     """
     if not (np.isfinite(system_size) and system_size >= SMALLEST_SYSTEM):
         raise OptionError(

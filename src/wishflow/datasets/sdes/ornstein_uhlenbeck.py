@@ -42,9 +42,21 @@ class OrnsteinUhlenbeck(SyntheticSDE):
         return stationary_covariance(self.reversion, self.covariance_rate)
 
     def transition(self, x: ArrayLike, dt: float) -> tuple[np.ndarray, np.ndarray]:
-        """Mean (..., D) and covariance (D, D) of x(t + dt) given x(t) = x, exactly.
+        """Return mean and covariance of x(t + dt) given x(t) = x, exactly.
 
-        mean = m + E (x − m),  covariance = P − E P Eᵀ,  E = exp(−A dt).
+        Parameters
+        ----------
+        x : array-like of shape (..., D)
+            Points.
+        dt : float
+            Length of the step.
+
+        Returns
+        -------
+        mean : ndarray of shape (..., D)
+            m + E (x − m), with E = exp(−A dt).
+        covariance : ndarray of shape (D, D)
+            P − E P Eᵀ, with the stationary covariance P.
         """
         decay, covariance = exact_transition(self.reversion, self.covariance_rate, dt)
         return self.mean + (self._points(x) - self.mean) @ decay.T, covariance
@@ -68,7 +80,37 @@ class OrnsteinUhlenbeck(SyntheticSDE):
 def make_ornstein_uhlenbeck(
     reversion: ArrayLike = REVERSION, mean: ArrayLike = MEAN, covariance_rate: ArrayLike = COVARIANCE_RATE
 ) -> OrnsteinUhlenbeck:
-    """Ornstein–Uhlenbeck process dx = −A (x − m) dt + √Σ dB in any dimension; by default a damped turn in the plane."""
+    """Make an Ornstein–Uhlenbeck process, dx = −A (x − m) dt + √Σ dB.
+
+    It may have any dimension; by default it is a damped turn in the plane. Its transitions are known exactly.
+
+    Parameters
+    ----------
+    reversion : array-like of shape (D, D), default=((1.0, 0.5), (-0.5, 1.0))
+        The matrix A, whose eigenvalues have positive real parts.
+    mean : array-like of shape (D,), default=(1.0, -1.0)
+        The mean m.
+    covariance_rate : array-like of shape (D, D), default=((0.5, 0.3), (0.3, 0.4))
+        The matrix Σ, symmetric and positive definite.
+
+    Returns
+    -------
+    OrnsteinUhlenbeck
+        The SDE, a `SyntheticSDE`.
+
+    Raises
+    ------
+    OptionError
+        If the shapes do not belong together, or a matrix is not as it must be.
+
+    Examples
+    --------
+    >>> from wishflow.datasets import make_ornstein_uhlenbeck
+    >>> sde = make_ornstein_uhlenbeck()
+    >>> mean, covariance = sde.transition([0.0, 0.0], dt=0.1)
+    >>> mean.shape, covariance.shape
+    ((2,), (2, 2))
+    """
     A, m, sigma = (np.array(value, float) for value in (reversion, mean, covariance_rate))
     square = (*m.shape, *m.shape)
     if m.ndim != 1 or not len(m) or A.shape != square or sigma.shape != square:

@@ -1,13 +1,4 @@
-"""The three factors (V₁₁, V₁₂, V₂₂) of a 2 × 2 Wishart process, the volatility of two assets, observed.
-
-    dV = (n A + M V + V Mᵀ) dt + √V dW Q + Qᵀ dWᵀ √V,   A = QᵀQ
-    Σ_(ij),(kl)(V) = V_ik A_jl + V_il A_jk + V_jk A_il + V_jl A_ik
-
-(M.-F. Bru, J. Theoret. Probab. 4, 1991; in finance C. Gourieroux and R. Sufana, 2010.) V is the sum of X_k X_kᵀ over n
-independent Ornstein–Uhlenbeck processes dX = M X dt + Qᵀ dB, which gives its exact transitions and its stationary law,
-a Wishart law with n degrees of freedom. For n ≥ 3 it stays positive definite. M = [[−0.5, 0.2], [−0.2, −0.5]],
-A = [[0.20, 0.08], [0.08, 0.15]]: the stationary mean is n P with M P + P Mᵀ + A = 0.
-"""
+"""The three factors of a 2 × 2 Wishart process, observed; `make_wishart_volatility` states the law."""
 
 from __future__ import annotations
 
@@ -28,7 +19,7 @@ PAIRS = ((0, 0), (0, 1), (1, 1))
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WishartVolatility(SyntheticSDE):
-    """See the top of this module for the law; the state is (V₁₁, V₁₂, V₂₂)."""
+    """The SDE of `make_wishart_volatility`, which states the law; the state is (V₁₁, V₁₂, V₂₂)."""
 
     degrees_of_freedom: int
 
@@ -66,9 +57,39 @@ class WishartVolatility(SyntheticSDE):
 
 
 def make_wishart_volatility(degrees_of_freedom: int = 6) -> WishartVolatility:
-    """Wishart volatility of two assets, its three factors observed; fewer degrees of freedom make heavier tails.
+    """Make the three factors (V₁₁, V₁₂, V₂₂) of a 2 × 2 Wishart process, the volatility of two assets.
 
-    The law stands at the top of this module.
+    Parameters
+    ----------
+    degrees_of_freedom : int, default=6
+        Degrees of freedom n, at least 3. Fewer make heavier tails.
+
+    Returns
+    -------
+    WishartVolatility
+        The SDE, a `SyntheticSDE`; the state is (V₁₁, V₁₂, V₂₂).
+
+    Raises
+    ------
+    OptionError
+        If `degrees_of_freedom` is below 3, where V may become singular.
+
+    Notes
+    -----
+    - dV = (n A + M V + V Mᵀ) dt + √V dW Q + Qᵀ dWᵀ √V with A = QᵀQ,
+    - Σ_(ij),(kl)(V) = V_ik A_jl + V_il A_jk + V_jk A_il + V_jl A_ik,
+    - M = [[−0.5, 0.2], [−0.2, −0.5]], A = [[0.20, 0.08], [0.08, 0.15]].
+
+    V is the sum of X_k X_kᵀ over n independent Ornstein–Uhlenbeck processes dX = M X dt + Qᵀ dB, which gives its exact
+    transitions and its stationary law, a Wishart law with n degrees of freedom. Its mean is n P with M P + P Mᵀ + A =
+    0. For n ≥ 3 V stays positive definite (M.-F. Bru, J. Theoret. Probab. 4, 1991; in finance C. Gourieroux and R.
+    Sufana, 2010).
+
+    Examples
+    --------
+    >>> from wishflow.datasets import make_wishart_volatility
+    >>> make_wishart_volatility().simulate(n_paths=2, n_steps=10, dt=0.1, random_state=0).shape
+    (2, 11, 3)
     """
     if int(degrees_of_freedom) != degrees_of_freedom or degrees_of_freedom < 3:
         raise OptionError(
