@@ -6,8 +6,9 @@ Series, splits and horizons are those of `studies.benchmarks.forecast_sets`. Eac
 training part and then forecasts from every origin, given all rows before it. Scores are the CRPS divided by the
 standard deviation of each column in training, averaged over origins and columns, and the coverage of central 80 %
 intervals, at each horizon. `WishartForecaster` has no option but its 500 draws; the others are Gaussian, with their
-CRPS in closed form. Holes of the series that baselines see are filled by the last value. `--inner` runs the same
-protocol within the training parts alone, for development. Finished cells are kept: a run can be stopped and continued.
+CRPS in closed form. Holes of the rows that baselines see are filled by straight lines, at an origin by the last value.
+`--inner` runs the same protocol within the training parts alone, for development. Finished cells are kept: a run can be
+stopped and continued.
 """
 
 from __future__ import annotations
@@ -35,14 +36,22 @@ from .forecast_sets import SETS, SeriesSet, Split, last_fifth
 
 N_DRAWS = 500
 COVERAGE, WIDTH = 0.8, 1.2815515655446004
+# Rows before those that a baseline sees, to fill holes by.
+N_MORE = 100
 MOST_LAGS, ROWS_PER_LAG = 25, 10
 # Means and standard deviations at the horizons, (origin, horizon, column), and words about the model.
 Normal = tuple[np.ndarray, np.ndarray, str]
 
 
-def filled(y: pd.DataFrame) -> pd.DataFrame:
-    """Holes filled by the last value; before the first one, by the first."""
-    return y.ffill().bfill()
+def filled(y: pd.DataFrame) -> np.ndarray:
+    """Holes filled by straight lines; those at the ends by the nearest value."""
+    return y.interpolate(limit_area="inside").ffill().bfill().to_numpy(float)
+
+
+def pasts(split: Split, n_rows: int) -> list[np.ndarray]:
+    """The last rows before each origin, filled by what was known there."""
+    starts = [max(0, o - n_rows - N_MORE) for o in split.origins]
+    return [filled(split.y.iloc[a:o])[-n_rows:] for a, o in zip(starts, split.origins, strict=True)]
 
 
 # --- baselines -----------------------------------------------------------------------------------------
@@ -50,10 +59,11 @@ def filled(y: pd.DataFrame) -> pd.DataFrame:
 
 def naive(split: Split, horizons: tuple[int, ...], season: int) -> Normal:
     """The row a season before, or its latest repetition; variances grow with the number of seasons ahead."""
-    y = filled(split.y).to_numpy()
-    variance = np.nanvar(y[season : split.n_train] - y[: split.n_train - season], axis=0)
+    train = filled(split.y.iloc[: split.n_train])
+    variance = np.var(train[season:] - train[:-season], axis=0)
     ahead = [-(-h // season) for h in horizons]
-    means = [[y[o + h - 1 - k * season] for h, k in zip(horizons, ahead, strict=True)] for o in split.origins]
+    rows = pasts(split, season)
+    means = [[past[h - 1 - k * season] for h, k in zip(horizons, ahead, strict=True)] for past in rows]
     sd = np.sqrt(np.outer(ahead, variance))
     return np.array(means), np.broadcast_to(sd, np.shape(means)), f"season {season}"
 
@@ -69,19 +79,18 @@ def var(split: Split, horizons: tuple[int, ...], has_harmonics: bool) -> Normal:
 
     if split.y.shape[1] == 1:
         return _ar(split, horizons)
-    y, longest = filled(split.y), max(horizons)
+    y, longest = split.y, max(horizons)
     periods = eligible_periods([y.index[: split.n_train]]) if has_harmonics else ()
     exog = harmonics(y.index, periods) if periods else None
     n_most = int(np.clip(split.n_train // (ROWS_PER_LAG * y.shape[1]), 2, MOST_LAGS))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         past = None if exog is None else exog[: split.n_train]
-        found = VAR(y.to_numpy()[: split.n_train], exog=past).fit(maxlags=n_most, ic="aic")
-        rows = y.to_numpy()
+        found = VAR(filled(y.iloc[: split.n_train]), exog=past).fit(maxlags=n_most, ic="aic")
         means = []
-        for o in split.origins:
+        for o, rows in zip(split.origins, pasts(split, max(found.k_ar, 1)), strict=True):
             ahead = None if exog is None else exog[o : o + longest]
-            means.append(found.forecast(rows[o - max(found.k_ar, 1) : o], longest, exog_future=ahead))
+            means.append(found.forecast(rows, longest, exog_future=ahead))
         variances = np.diagonal(found.mse(longest), axis1=1, axis2=2)
     at = np.array(horizons) - 1
     values = np.array(means)[:, at]
@@ -93,11 +102,11 @@ def _ar(split: Split, horizons: tuple[int, ...]) -> Normal:
     """One series: y_t = c + Σ a_l y_{t−l} + noise, the order by AIC."""
     from statsmodels.tsa.ar_model import ar_select_order
 
-    y, longest = filled(split.y).to_numpy()[:, 0], max(horizons)
-    found = ar_select_order(y[: split.n_train], MOST_LAGS, ic="aic").model.fit()
+    longest = max(horizons)
+    found = ar_select_order(filled(split.y.iloc[: split.n_train])[:, 0], MOST_LAGS, ic="aic").model.fit()
     order = len(found.params) - 1
     constant, a = found.params[0], found.params[1:]
-    path = np.stack([np.concatenate([y[o - order : o], np.zeros(longest)]) for o in split.origins])
+    path = np.stack([np.concatenate([past[:, 0], np.zeros(longest)]) for past in pasts(split, order)])
     responses = np.concatenate([[1.0], np.zeros(longest - 1)])
     for h in range(longest):
         path[:, order + h] = constant + path[:, h : order + h][:, ::-1] @ a

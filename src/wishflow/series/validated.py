@@ -9,6 +9,7 @@ At the end the weights are those of all rows, and the rest of the training sees 
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -344,7 +345,11 @@ class _Training:
         if first.status != STOPPED and step[0] < n_iter:
             journal = Journal(calls)
             phase = phase_of(problem, self.items(True), "all rows", rest=Stretch.after(step, n_iter))
-            outcome = run_phases([phase], model, journal)
+            with warnings.catch_warnings():
+                warnings.simplefilter(
+                    "ignore", RuntimeWarning
+                )  # steps that diverge are not taken, and the status says so
+                outcome = run_phases([phase], model, journal)
             last = journal.trained(outcome.models, outcome.status, [self.problem.spec])[0]
         status = f"{first.status}; {why}"
         if last is not None and not last.status.startswith(DIVERGED):
