@@ -40,7 +40,7 @@ SKIPPED_BLOCKS = [
     for i, block in enumerate(SKIPPED.findall(page.read_text(encoding="utf-8")))
 ]
 # What pages need beside the package and the extra `dev`.
-PACKAGES: dict[str, tuple[str, ...]] = {}
+PACKAGES = {"from_other_libraries.md": ("statsmodels",)}
 
 
 def code_of(page: Path) -> str:
