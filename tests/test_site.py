@@ -15,6 +15,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+GENERATED = re.compile(r"^<!-- results:(\w+) -->.*?^<!-- /results:\1 -->", re.MULTILINE | re.DOTALL)
 LONGEST_LINE = 120
 
 
@@ -79,3 +80,17 @@ def test_a_broken_link_is_found(tmp_path, monkeypatch):
 
 def test_every_page_has_one_title():
     assert not [page.name for page in PAGES if len(re.findall(r"^# ", prose(page), re.MULTILINE)) != 1]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_lines_are_short_outside_of_tables(page):
+    """Parts that are made of result files are as long as these."""
+    lines = GENERATED.sub("", page.read_text(encoding="utf-8")).splitlines()
+    assert not [line for line in lines if len(line) > LONGEST_LINE and not line.startswith("|")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_a_page_opens_with_what_it_is_for(page):
+    """The first paragraph says what the reader can do after it, or look up there."""
+    opening = prose(page).split("\n\n")[1]
+    assert re.match(r"(After this (page|tutorial) you|Look up|Fit )", opening), opening
