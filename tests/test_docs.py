@@ -183,7 +183,9 @@ def test_the_page_on_uncertainty_runs():
     first = names["y_new"][:, 0]
     for interval in names["intervals"].values():
         assert low <= np.mean((interval[:, 0] <= first) & (first <= interval[:, 1])) <= high
-    assert names["diagnosis"].whitened_correlation[0, 1] > 0.5 and (names["covariances"][:, 0, 1] == 0.0).all()
+    assert names["diagnosis"].whitened_correlation[0, 1] > 0.5
+    covariances = names["covariances"]  # means of components are added up, so zeros are zeros to rounding
+    assert (np.abs(covariances[:, 0, 1]) < 1e-12 * np.sqrt(covariances[:, 0, 0] * covariances[:, 1, 1])).all()
 
 
 @pytest.mark.slow
