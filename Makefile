@@ -22,7 +22,8 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.jax_cache
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.5
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-all test-lowest bench reproduce-uci reproduce-beijing lint format types
+.PHONY: help install demo docs test test-slow test-all test-lowest bench reproduce-uci reproduce-beijing lint format \
+	types
 
 help:
 	@echo "make demo      the models side by side on simulated data (figures in demo_output/)"
@@ -35,6 +36,7 @@ help:
 	@echo "make lint      ruff (lint and format) and the type checker, changing nothing"
 	@echo "make format    let ruff repair and format the code"
 	@echo "make types     the type checker alone"
+	@echo "make docs      the documentation as a site (site/index.html); warnings are errors"
 	@echo "make install   the virtual environment alone ($(VENV))"
 
 install: $(STAMP)
@@ -48,6 +50,15 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: $(STAMP)
 	$(BIN)/python -m wishflow.cli demo
+
+# The pages name the package's objects, but building the site does not import it.
+$(VENV)/.installed-docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	@touch $@
+
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "site/index.html"
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(ARGS)

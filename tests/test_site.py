@@ -1,0 +1,96 @@
+"""The pages of docs/ make a site: all of them are in its navigation, links between them resolve, lines are short."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+yaml = pytest.importorskip("yaml")
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+LINK = re.compile(r"\]\(([^()\s]+)\)")
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+GENERATED = re.compile(r"^<!-- results:(\w+) -->.*?^<!-- /results:\1 -->", re.MULTILINE | re.DOTALL)
+LONGEST_LINE = 120
+
+
+def nav_files(entry: object) -> list[str]:
+    """The files that an entry of the navigation names, in order."""
+    if isinstance(entry, str):
+        return [entry]
+    parts = entry.values() if isinstance(entry, dict) else entry
+    return [file for part in parts for file in nav_files(part)]
+
+
+def prose(page: Path) -> str:
+    """The text of a page without its blocks of code."""
+    return FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchor(heading: str) -> str:
+    """The anchor that Python-Markdown gives a heading."""
+    text = re.sub(r"\]\([^)]*\)|[\[`*]", "", heading)
+    text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", text).strip().lower())
+
+
+def anchors(page: Path) -> set[str]:
+    return {anchor(heading) for heading in re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)}
+
+
+def broken_links(page: Path) -> list[str]:
+    """Links that leave docs/, lead to no file, or to no heading of their page."""
+    broken = []
+    for link in LINK.findall(prose(page)):
+        if re.match(r"https?://", link):
+            continue
+        file, _, name = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        is_there = target.is_file() and target.is_relative_to(DOCS)
+        if not is_there or (name and name not in anchors(target)):
+            broken.append(link)
+    return broken
+
+
+def test_the_navigation_names_every_page_once():
+    nav = nav_files(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
+    assert sorted(nav) == sorted(str(page.relative_to(DOCS)) for page in PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_links_between_pages_resolve(page):
+    assert not broken_links(page)
+
+
+def test_a_broken_link_is_found(tmp_path, monkeypatch):
+    """To a missing page, to a missing heading, and out of docs/: the site could not follow any of them."""
+    monkeypatch.setitem(globals(), "DOCS", tmp_path / "docs")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "outside.md").write_text("")
+    page = tmp_path / "docs" / "page.md"
+    wrong = ["gone.md", "#gone", "page.md#gone", "../outside.md"]
+    page.write_text("# A title, `here`\n\n[x](#a-title-here) " + " ".join(f"[x]({link})" for link in wrong))
+    assert broken_links(page) == wrong
+
+
+def test_every_page_has_one_title():
+    assert not [page.name for page in PAGES if len(re.findall(r"^# ", prose(page), re.MULTILINE)) != 1]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_lines_are_short_outside_of_tables(page):
+    """Parts that are made of result files are as long as these."""
+    lines = GENERATED.sub("", page.read_text(encoding="utf-8")).splitlines()
+    assert not [line for line in lines if len(line) > LONGEST_LINE and not line.startswith("|")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_a_page_opens_with_what_it_is_for(page):
+    """The first paragraph says what the reader can do after it, or look up there."""
+    opening = prose(page).split("\n\n")[1]
+    assert re.match(r"(After this (page|tutorial) you|Look up|Fit )", opening), opening
