@@ -89,6 +89,7 @@ class WishartForecaster(BaseForecaster):
         random_state=None,
         callbacks=None,
         verbose=0,
+        drift_posterior="point",
         validation_fraction=0.1,
         calibrate="auto",
     ):
@@ -119,6 +120,7 @@ class WishartForecaster(BaseForecaster):
         self.random_state = random_state
         self.callbacks = callbacks
         self.verbose = verbose
+        self.drift_posterior = drift_posterior
         self.validation_fraction = validation_fraction
         self.calibrate = calibrate
         super().__init__()

@@ -14,7 +14,7 @@ import functools
 import json
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def _coverage_80(estimator: Any, X: np.ndarray, y: np.ndarray) -> dict[str, floa
     return {"coverage_80": float(np.mean((low <= y) & (y <= high)))}
 
 
-def main() -> None:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default=",".join(DATA))
     parser.add_argument("--models", default=",".join(MODELS))
@@ -76,7 +76,11 @@ def main() -> None:
     parser.add_argument("--group", type=int, default=N_SPLITS, help="splits trained at once on an accelerator")
     parser.add_argument("--validation", action="store_true")
     parser.add_argument("--output", type=Path, default=RESULTS / "uci_members.json")
-    options = parser.parse_args()
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    options = parse()
     warnings.simplefilter("ignore", RuntimeWarning)  # flows that diverge are kept as they were before
     for data in options.data.split(","):
         for model in options.models.split(","):

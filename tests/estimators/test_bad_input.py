@@ -256,6 +256,7 @@ BAD_OPTIONS = {
     "learning_rate": [0.0, -0.1, np.nan, "fast", True],
     "path_average": ["mean", 3],
     "tol": [-1e-3, np.inf, "auto", True],
+    "drift_posterior": ["map", None, 1],
     "validation_fraction": [-0.1, 1.0, np.nan, "a tenth", True],
     "random_state": [-1, 2**32, 0.5, "seed", True],
     "verbose": [-1, "yes", None],
