@@ -29,8 +29,9 @@ LEAST_ROWS = 50
 N_FOLDS, MOST_ORIGINS = 3, 60
 # The longest horizon that is scored is a season, within these.
 SHORTEST_SEASON, LONGEST_SEASON = 24, 168
-# A candidate that is larger must lower the log of the score by so much.
-MARGIN = 0.001
+# A candidate that is larger must lower the log of the score by so much, and by so much more for few rows, which are
+# described better by one of many candidates by chance.
+MARGIN, MARGIN_OF_ROWS = 0.001, 1.0
 # A calendar is asked about periods that the data cover so many times, with at least so many rows in each.
 LEAST_CYCLES, LEAST_IN_CYCLE = 2.0, 4
 TIGHTNESS = 0.3
@@ -360,16 +361,17 @@ def choose(
     """The best of the candidates; what is not None was given, and stays."""
     indices = [p.index for p in judge.pieces]
     eligible, reasons = eligible_periods(indices), {}
+    margin = MARGIN + MARGIN_OF_ROWS / judge.n_rows
     start = lags or ((1, 2, 3) if judge.n_rows >= 3 * LEAST_ROWS else (1,))
     best = Config(start, periods or (), transform if transform is not None and any(transform) else ())
     if periods is None:
         options = [dataclasses.replace(best, periods=p) for p in calendar_candidates(eligible)]
-        best, said = _best(judge, options)
+        best, said = _best(judge, options, margin)
         named = ", ".join(eligible) or "no period that the data cover twice"
         reasons["calendar"] = f"of {named}: {said}"
     if lags is None:
         found = lag_candidates(judge.dim, judge.n_rows, judge.season)
-        best, said = _best(judge, [dataclasses.replace(best, lags=p) for p in found])
+        best, said = _best(judge, [dataclasses.replace(best, lags=p) for p in found], margin)
         reasons["lags"] = f"of {len(found)} candidates: {said}"
     options = [best, *(dataclasses.replace(best, tightness=t) for t in TIGHTNESSES)]
     best, said = _best(judge, options)
@@ -379,7 +381,7 @@ def choose(
     return Choice(best, reasons, judge.score(best))
 
 
-def _best(judge: Judge, options: Sequence[Config]) -> tuple[Config, str]:
+def _best(judge: Judge, options: Sequence[Config], margin: float = MARGIN) -> tuple[Config, str]:
     """The option with the lowest score; a later, larger one must be better by a margin."""
     best, lowest, first = options[0], np.inf, np.inf
     for option in options:
@@ -387,7 +389,7 @@ def _best(judge: Judge, options: Sequence[Config]) -> tuple[Config, str]:
         total = np.inf if found is None else found.total
         if not np.isfinite(first):
             first = total
-        if total < lowest - MARGIN:
+        if total < lowest - margin:
             best, lowest = option, total
     if not np.isfinite(lowest):
         return options[0], "too few rows to compare"

@@ -36,7 +36,7 @@ from .data.units import Tail, Units
 from .held_rows import LEAST_WHOLE, N_FOLDS, HeldBackSteps, Part, origins_in, parts_of, transitions_of
 from .layout import Layout
 from .linear import LinearDrift
-from .recalibration import COVERAGE, HorizonScales, horizon_scales, ratios_of
+from .recalibration import COVERAGE, LEAST_ORIGINS, HorizonScales, horizon_scales, ratios_of
 from .rolling import Origins, simulated
 from .specs import DynamicsSpec, chosen_lags
 from .training import SeriesProblem, phase_of, start_of
@@ -85,8 +85,12 @@ def trial_of(
 
 
 def choose(trials: Sequence[Trial]) -> Trial:
-    """The best of the candidates that lose to the first, the linear model, at no band of horizons."""
+    """The best of the candidates that lose to the first, the linear model, at no band of horizons; the linear model
+    where there are few origins.
+    """
     reference = trials[0]
+    if len(reference.crps) < LEAST_ORIGINS:
+        return reference
     unit = np.maximum(reference.by_band(), linear.TINY)
     fair = [t for t in trials[1:] if np.all(t.by_band() <= (1.0 + SLACK) * unit)]
     ahead = []
