@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import unicodedata
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+
+import wishflow
 
 yaml = pytest.importorskip("yaml")
 
@@ -16,6 +20,7 @@ PAGES = sorted(DOCS.rglob("*.md"))
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 GENERATED = re.compile(r"^<!-- results:(\w+) -->.*?^<!-- /results:\1 -->", re.MULTILINE | re.DOTALL)
+OBJECT = re.compile(r"^::: (wishflow[\w.]*)$", re.MULTILINE)
 LONGEST_LINE = 120
 
 
@@ -94,3 +99,19 @@ def test_a_page_opens_with_what_it_is_for(page):
     """The first paragraph says what the reader can do after it, or look up there."""
     opening = prose(page).split("\n\n")[1]
     assert re.match(r"(After this (page|tutorial) you|Look up|Fit )", opening), opening
+
+
+def named(path: str) -> object:
+    """What a dotted path names: a module, or something in one."""
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError:
+        module, _, name = path.rpartition(".")
+        return getattr(importlib.import_module(module), name)
+
+
+def test_the_reference_names_what_there_is_and_all_that_is_public():
+    objects = [named(path) for page in (DOCS / "reference").glob("*.md") for path in OBJECT.findall(page.read_text())]
+    public = [getattr(wishflow, name) for name in wishflow.__all__]
+    missing = [thing for thing in public if not isinstance(thing, ModuleType) and thing not in objects]
+    assert objects and not missing
