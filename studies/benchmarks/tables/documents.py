@@ -22,6 +22,7 @@ PARTS = {
     "structured": searches.structured_table,
     "beijing": forecasting.beijing_table,
     "beijing_after": forecasting.beijing_after_table,
+    "forecasts": forecasting.default_table,
     "recovery": forecasting.recovery_table,
     "coverage": forecasting.coverage_table,
     "latent": forecasting.latent_table,

@@ -9,6 +9,7 @@ from ...beijing import results as beijing
 from ...beijing.models import MODELS
 from ...beijing.tables import score_table
 from ...report import markdown_table
+from ..forecasts import BASELINES, OURS
 from .text import NOT_MEASURED, grid, result
 
 LATENT_COLUMNS = {
@@ -37,6 +38,31 @@ def beijing_after_table() -> str:
         first = {"log density, hour 1": f"{np.mean(densities):.2f}", "its median": f"{np.median(densities):.2f}"}
         rows[MODELS[name].label] = {**first, "CRPS": bands["crps"], "energy score": bands["energy"]}
     return grid("model", rows)
+
+
+def default_table() -> str:
+    """CRPS of the forecaster without options and of auto-regressions at three horizons, and its coverage."""
+    found = result("forecasts.json")
+    if found is None:
+        return NOT_MEASURED
+    rows = {}
+    for name, cells in found.items():
+        ours = cells[OURS]
+        crps = {label: _numbers(cells[label]["crps"]) for label in [*BASELINES, f"{OURS}"] if label in cells}
+        rows[name.replace("_", " ")] = {
+            "steps": "/".join(map(str, ours["horizons"])),
+            **crps,
+            "its 80 % intervals cover": _numbers(ours["coverage"], ".2f"),
+            "fit, s": f"{ours['seconds']:.0f}",
+        }
+    commits = sorted({cells[OURS]["provenance"]["commit"][:12] for cells in found.values()})
+    p = next(iter(found.values()))[OURS]["provenance"]
+    source = f"`python -m studies.benchmarks.forecasts`, commits {', '.join(commits)}, {p['device']}"
+    return f"{grid('series', rows)}\n\nSource: {source}, {p['cpu_count']} cores under other load."
+
+
+def _numbers(values: list[float], form: str = ".3f") -> str:
+    return "/".join(format(value, form).removeprefix("0") for value in values)
 
 
 def recovery_table() -> str:
