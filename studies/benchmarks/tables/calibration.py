@@ -22,6 +22,21 @@ def calibration_table() -> str:
     return f"{grid('problem', rows)}\n\nMeans of {n_seeds} draws. Source: {source}."
 
 
+def member_table() -> str:
+    """Default estimators and members on test parts of the UCI data sets, as far as they were measured."""
+    found = {key: cell for key, cell in (result("uci_members.json") or {}).items() if cell["scored"] == "test"}
+    if not found:
+        return NOT_MEASURED
+    columns = {"log density": "log_density", "RMSE": "rmse", "inside 80 %": "coverage_80", "inside 95 %": "coverage_95"}
+    rows = {
+        key: {title: f"{cell['mean'][name]:.3f}" for title, name in columns.items()}
+        | {"splits": str(len(cell["splits"])), "seconds": f"{cell['seconds']:.0f}"}
+        for key, cell in found.items()
+    }
+    source = source_text(next(iter(found.values()))["provenance"])
+    return f"{grid('data, model', rows)}\n\nSource: {source}."
+
+
 def _row(name: str, found: dict) -> dict[str, str]:
     means = verdict(name, found)
     truth = found["truth"][0]

@@ -33,6 +33,7 @@ PARTS = {
     "first_use": performance.first_use_table,
     "waiting": performance.waiting_table,
     "calibration": calibration.calibration_table,
+    "uci_members": calibration.member_table,
     "checks": performance.checks_table,
     "race": performance.race_table,
     "gpu": performance.gpu_tables,
