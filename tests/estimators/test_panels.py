@@ -10,6 +10,7 @@ import wishflow as wf
 from wishflow.errors import DataError, OptionError
 
 SMALL = {"n_inducing": 8, "max_iter": 10, "rank": 2, "n_train_samples": 2, "random_state": 0}
+SMALL |= {"validation_fraction": 0}
 N = 60
 HOURS = pd.date_range("2021-03-01", periods=N, freq="h", name="when")
 X = pd.DataFrame(

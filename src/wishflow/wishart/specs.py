@@ -87,7 +87,15 @@ class Diagonal(DiffusionSpec):
 
 @dataclasses.dataclass(frozen=True)
 class ConstantDiffusion(DiffusionSpec):
-    """Σ = L Lᵀ, correlated and the same everywhere: with a linear drift, a vector auto-regression."""
+    """Correlated noise that is the same everywhere, Σ = L Lᵀ.
+
+    With a linear drift a series is then a vector auto-regression.
+
+    Examples
+    --------
+    >>> import wishflow as wf
+    >>> model = wf.WishartForecaster(drift="linear", diffusion=wf.diffusions.Constant())
+    """
 
 
 @dataclasses.dataclass(frozen=True)
