@@ -71,9 +71,9 @@ def flow_loss(diffusion, sampling="marginal"):
     return model, lambda model, key: negative_objective(model, batch, key, n_samples=2)[0]
 
 
-def series_loss(objective, **options):
+def series_loss(function, **options):
     model, batch = series_problem(**options)
-    return model, lambda model, key: objective(model, batch, key, n_samples=2)[0]
+    return model, lambda model, key: function(model, batch, key, n_samples=2)[0]
 
 
 LOSSES = {

@@ -174,10 +174,12 @@ def recalibrated(rows: HonestRows, fit_gp: FitGP, seed: int) -> Recalibrated:
     if len(rows.y) > MOST_ROWS:
         rows = rows.subset(np.random.default_rng(seed).permutation(len(rows.y))[:MOST_ROWS])
     n, none = len(rows.y), Recalibrated(None, rows, np.ones_like(rows.y))
-    before = none.log_densities()
-    if n < LEAST_ROWS or not np.isfinite(before).all():
+    if n < LEAST_ROWS:
         return none
     errors, sds = rows.errors()
+    before = none.log_densities_of(errors)
+    if not np.isfinite(before).all():
+        return none
     # Outputs have scales of their own; what all of them have in common is found with the tails.
     by_output = np.sqrt(np.mean((errors / sds) ** 2, 0)) if errors.shape[1] > 1 else np.ones(1)
     by_output = np.clip(by_output, SCALES[0], SCALES[-1])
