@@ -16,7 +16,7 @@ from wishflow import metrics
 from wishflow.datasets import split, validation_split
 
 Rows = tuple[np.ndarray, np.ndarray]
-COVERAGE = 0.95
+COVERAGES = (0.8, 0.95)
 N_LAST = 20
 # The CRPS of a mixture costs pairs of its paths: it is that of every tenth of a thousand.
 MOST_PAIRED = 100
@@ -116,5 +116,5 @@ def score_mixture(
         "mean_log_density_of_paths": metrics.mean_log_density(weights @ log_density),
         "rmse": metrics.rmse(y, weights @ means),
         "crps": float(metrics.crps_gaussian_mixture(y, means[few], variances[few]).mean()),
-        "coverage_95": float(np.mean(np.abs(probability - 0.5) <= 0.5 * COVERAGE)),
+        **{f"coverage_{100 * c:.0f}": float(np.mean(np.abs(probability - 0.5) <= 0.5 * c)) for c in COVERAGES},
     }

@@ -11,7 +11,7 @@ import scipy.stats
 import wishflow as wf
 from wishflow.errors import DataError, OptionError
 from wishflow.numerics.devices import computing
-from wishflow.regression.calibration import HonestRows, calibrate
+from wishflow.regression.calibration import SCALES, HonestRows, calibrate
 from wishflow.regression.leave_one_out import leave_one_out
 from wishflow.regression.members import _weights, folds_of, new_rows
 from wishflow.regression.prediction import predictive_cdf
@@ -151,12 +151,12 @@ def test_mixtures_are_not_recalibrated_by_the_errors_of_their_members():
 
 
 def test_targets_without_errors_are_no_reason_to_recalibrate():
-    """A constant column is predicted exactly: nothing is known of its scale, and no scale is zero."""
+    """A constant column is predicted exactly: no scale of its own leaves the range of scales, and none is zero."""
     rng = np.random.default_rng(0)
     y = np.hstack([np.zeros((50, 1)), 2.0 * rng.normal(size=(50, 1))])
     rows = HonestRows(np.zeros((50, 1)), y, np.zeros((1, 50, 2)), np.ones((1, 50, 2)), np.ones(1))
     found = calibrate(rows, no_gp, 0)
-    assert found is None or (found.scale > 1e-3).all()
+    assert found is None or (found.scale >= SCALES[0]).all()
     broken = dataclasses.replace(rows, means=np.full((1, 50, 2), np.nan))
     assert calibrate(broken, no_gp, 0) is None
 

@@ -192,13 +192,13 @@ def recalibrated(rows: HonestRows, fit_gp: FitGP, seed: int) -> Recalibrated:
         scale_h, tail_h, found_h = _scale_and_tails(rows, errors, relative)
         gain = found_h - found
         if gain.mean() > LEAST_LEAD * gain.std() / np.sqrt(len(gain)):
-            return Recalibrated(
-                _calibration(scale_h * by_output, tail_h, model, unit), rows, scale_h * relative, tail_h
-            )
+            scales = np.clip(scale_h * by_output, SCALES[0], SCALES[-1])
+            return Recalibrated(_calibration(scales, tail_h, model, unit), rows, scales * np.exp(0.5 * h), tail_h)
     # One scale for each output, and the tails.
     if not 2.0 * (found - before).sum() > scipy.stats.chi2.ppf(LEVEL, errors.shape[1] + 1):
         return none
-    return Recalibrated(_calibration(scale * by_output, tail, None, None), rows, scale * same, tail)
+    scales = np.clip(scale * by_output, SCALES[0], SCALES[-1])
+    return Recalibrated(_calibration(scales, tail, None, None), rows, np.broadcast_to(scales, errors.shape), tail)
 
 
 def calibrate(rows: HonestRows, fit_gp: FitGP, seed: int) -> Calibration | None:
