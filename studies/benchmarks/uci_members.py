@@ -34,7 +34,7 @@ _flow = functools.partial(wf.FlowRegressor, rank=RANK, n_predict_samples=N_PATHS
 MODELS: dict[str, Callable[[], Any]] = {
     "SGP": functools.partial(wf.SparseGPRegressor, random_state=0),
     "diffWGP": _flow,
-    "drift posterior": functools.partial(_flow, drift_posterior="gaussian"),
+    "drift_posterior": functools.partial(_flow, drift_posterior="gaussian"),
     "members": functools.partial(_flow, n_members=N_MEMBERS),
 }
 CANDIDATES = ("flow", "flow without noise", "sparse GP")
