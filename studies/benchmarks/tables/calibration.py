@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 import numpy as np
 
+from ...uci.suite import DATA
 from ..calibration import ESTIMATORS, NAMES, verdict
 from ..calibration_problems import PROBLEMS
 from .text import NOT_MEASURED, grid, result, source_text
+
+UCI_MODELS = ("SGP", "diffWGP", "members")
+UCI_SCORES = {
+    "log density": "log_density",
+    "RMSE": "rmse",
+    "inside 80 %": "coverage_80",
+    "inside 95 %": "coverage_95",
+}
 
 
 def calibration_table() -> str:
@@ -24,17 +36,55 @@ def calibration_table() -> str:
 
 def member_table() -> str:
     """Default estimators and members on test parts of the UCI data sets, as far as they were measured."""
-    found = {key: cell for key, cell in (result("uci_members.json") or {}).items() if cell["scored"] == "test"}
+    found = _cells("test", UCI_MODELS)
     if not found:
         return NOT_MEASURED
-    columns = {"log density": "log_density", "RMSE": "rmse", "inside 80 %": "coverage_80", "inside 95 %": "coverage_95"}
     rows = {
-        key: {title: f"{cell['mean'][name]:.3f}" for title, name in columns.items()}
-        | {"splits": str(len(cell["splits"])), "seconds": f"{cell['seconds']:.0f}"}
-        for key, cell in found.items()
+        data: {
+            **{title: _numbers(cells[m]["mean"][name] for m in UCI_MODELS) for title, name in UCI_SCORES.items()},
+            "splits": " / ".join(str(len(cells[m]["splits"])) for m in UCI_MODELS),
+        }
+        for data, cells in found.items()
     }
-    source = source_text(next(iter(found.values()))["provenance"])
-    return f"{grid('data, model', rows)}\n\nSource: {source}."
+    return f"{grid('data', rows)}\n\nSGP / diffWGP / members. {_source(found, UCI_MODELS)}"
+
+
+def drift_table() -> str:
+    """A drift with a posterior beside the point estimate, on the validation splits that both have."""
+    models = ("diffWGP", "drift_posterior")
+    found = _cells("validation", models)
+    if not found:
+        return NOT_MEASURED
+    rows = {}
+    for data, cells in found.items():
+        n = min(len(cells[model]["splits"]) for model in models)
+        splits = [cells[model]["splits"][:n] for model in models]
+        rows[data] = {
+            **{
+                title: _numbers(np.mean([row[name] for row in part]) for part in splits)
+                for title, name in UCI_SCORES.items()
+            },
+            "splits": str(n),
+        }
+    return f"{grid('data', rows)}\n\nPoint estimate / posterior. {_source(found, models, ' --validation')}"
+
+
+def _numbers(values: Iterable[float]) -> str:
+    """Three digits after the point, more where a number is small."""
+    return " / ".join(f"{value:.3f}" if abs(value) > 0.1 else f"{value:.2g}" for value in values)
+
+
+def _cells(scored: str, models: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Cells of data sets that all of the models have."""
+    cells = [cell for cell in (result("uci_members.json") or {}).values() if cell["scored"] == scored]
+    by_data = {data: {cell["model"]: cell for cell in cells if cell["data"] == data} for data in DATA}
+    return {data: found for data, found in by_data.items() if all(model in found for model in models)}
+
+
+def _source(found: dict[str, dict[str, Any]], models: Sequence[str], flag: str = "") -> str:
+    first = next(iter(found.values()))[models[0]]["provenance"]
+    command = f"python -m studies.benchmarks.uci_members --models {','.join(models)}{flag}"
+    return f"Source: {source_text({**first, 'command': command})}."
 
 
 def _row(name: str, found: dict) -> dict[str, str]:

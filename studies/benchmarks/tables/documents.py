@@ -34,6 +34,7 @@ PARTS = {
     "waiting": performance.waiting_table,
     "calibration": calibration.calibration_table,
     "uci_members": calibration.member_table,
+    "drift_posterior": calibration.drift_table,
     "checks": performance.checks_table,
     "race": performance.race_table,
     "gpu": performance.gpu_tables,

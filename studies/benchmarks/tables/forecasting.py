@@ -58,7 +58,7 @@ def default_table() -> str:
     commits = sorted({cells[OURS]["provenance"]["commit"][:12] for cells in found.values()})
     p = next(iter(found.values()))[OURS]["provenance"]
     source = f"`python -m studies.benchmarks.forecasts`, commits {', '.join(commits)}, {p['device']}"
-    return f"{grid('series', rows)}\n\nSource: {source}, {p['cpu_count']} cores under other load."
+    return f"{grid('series', rows)}\n\nSource: {source}, {p['cpu_count']} cores."
 
 
 def _numbers(values: list[float], form: str = ".3f") -> str:

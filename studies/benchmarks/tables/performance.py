@@ -123,7 +123,7 @@ def waiting_table() -> str:
     for name, limit in found["limits"].items():
         median = found["median"][name]
         fit, predict = (f"{median[key]:.1f} ({limit[key]:g})" for key in ("fit", "predict"))
-        rows[f"`{name}()`"] = {"fit, seconds (limit)": fit, "200 rows, seconds (limit)": predict}
+        rows[f"`{name}`"] = {"fit, seconds (limit)": fit, "200 rows, seconds (limit)": predict}
     return grid("estimator", rows)
 
 
