@@ -105,6 +105,7 @@ class Callback(Protocol):
     --------
     EarlyStop : Stop when the objective no longer rises.
     CSVLog : Write all records to a file.
+    TensorBoardLog : Write all records for TensorBoard.
     ProgressBar : Show a line on the terminal.
 
     Examples
@@ -360,6 +361,53 @@ class CSVLog(Callback):
         _, *rows = _read_rows(Path(self.path))
         padded = [row + [""] * (len(self._columns) - len(row)) for row in rows]
         write_bytes_atomic(self.path, _csv_text([self._columns, *padded]).encode())
+
+
+class TensorBoardLog(Callback):
+    """Write every record of every step for TensorBoard.
+
+    The tags are `phase/name`, with the number of the model in front where `fit_many` trains several. It needs the
+    package `tensorboardX` (`pip install "wishflow[tensorboard]"`).
+
+    Parameters
+    ----------
+    folder : str or path
+        Where event files are written.
+
+    Examples
+    --------
+    >>> import wishflow as wf
+    >>> wf.callbacks.TensorBoardLog("runs")
+    TensorBoardLog('runs')
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = folder
+        self._rows: list[tuple[str, float, int, float]] = []
+
+    def __repr__(self) -> str:
+        return f"TensorBoardLog({str(self.folder)!r})"
+
+    def on_chunk(self, event: ChunkEvent) -> None:
+        prefix = f"model {event.model_index}/{event.phase}" if event.n_models > 1 else event.phase
+        for name, column in _step_table(event.records).items():
+            first = event.step - len(column) + 1
+            self._rows += [(f"{prefix}/{name}", value, first + i, event.seconds) for i, value in enumerate(column)]
+        self._write()
+
+    def on_end(self) -> None:
+        self._write()
+
+    def _write(self) -> None:
+        # A writer for each chunk: an object with an open file could be neither copied nor pickled.
+        if not self._rows:
+            return
+        from tensorboardX import SummaryWriter
+
+        with SummaryWriter(str(self.folder)) as writer:
+            for tag, value, step, seconds in self._rows:
+                writer.add_scalar(tag, value, step, walltime=seconds)
+        self._rows = []
 
 
 def _read_rows(path: Path) -> list[list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from .. import likelihoods
 from ..callbacks import make_callbacks
 from ..errors import unknown_option
+from ..files.writing import write_bytes_atomic
 from ..likelihoods import LikelihoodSpec, Poisson, StudentT
 from ..numerics.devices import computing
 from ..numerics.scaling import Scaler, random_directions, with_directions
@@ -170,6 +172,41 @@ class ModelEstimator(BaseEstimator, abc.ABC):
 
         check_is_fitted(self, "model_")
         save_estimator(self, path)
+
+    def export(self, path: str | Path, platforms: Sequence[str] | None = None) -> None:
+        """Write predictions of mean and standard deviation as one program that runs without this package.
+
+        The file holds StableHLO as `jax.export` serialises it. `jax.export.deserialize(bytes).call(X)` takes a float32
+        array X (N, D), for any N, and returns the mean and the standard deviation, both (N, P), in the units of the
+        training targets. For a classifier the mean is the probability of the second of two classes, or of each of more.
+        Missing values and names of columns are not checked.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+        platforms : sequence of str, optional
+            Where the program is to run, among "cpu", "cuda", "rocm" and "tpu". By default where this is called.
+
+        Raises
+        ------
+        ImportError
+            If `flatbuffers` is not installed (`pip install "wishflow[export]"`).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import wishflow as wf
+        >>> X = np.linspace(-2.0, 2.0, 40)[:, None]
+        >>> model = wf.SparseGPRegressor(n_inducing=5, max_iter=20).fit(X, np.sin(X[:, 0]))
+        >>> model.export("predictor.bin")  # doctest: +SKIP
+        """
+        from .exporting import exported_moments
+
+        check_is_fitted(self, "model_")
+        law, scalers = self._law(), (self.x_scaler_, self.y_scaler_)
+        program = exported_moments(law, *scalers, self.directions_, self.seed_, self._n_predict(), platforms)
+        write_bytes_atomic(path, program)
 
 
 class Validated:

@@ -52,8 +52,7 @@ def _block_size(n: int) -> int:
 # --- programs ------------------------------------------------------------------------------------
 
 
-@compiled
-def _moments(
+def moments(
     law: Law, X: Float[Array, "N D"], key: PRNGKeyArray, n_samples: int
 ) -> tuple[Float[Array, "N P"], Float[Array, "N P P"]]:
     """Mean and covariance over outputs of y: law of total variance over the components."""
@@ -64,6 +63,9 @@ def _moments(
     spread = jnp.einsum("t,tnp,tnq->npq", weights, centred, centred)
     within = jnp.einsum("t,tnp->np", weights, variances)
     return mean, spread + within[..., None] * jnp.eye(mean.shape[-1])
+
+
+_moments = compiled(moments)
 
 
 @compiled

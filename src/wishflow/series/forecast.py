@@ -12,6 +12,7 @@ import xarray as xr
 from .. import metrics
 from ..errors import DataError, OptionError, unknown_option
 from .data.frames import column_order
+from .data.interchange import as_inference_data, draws_as_dataset
 
 
 class Forecast:
@@ -98,6 +99,38 @@ class Forecast:
 
     def _frame(self, values: np.ndarray) -> pd.DataFrame:
         return pd.DataFrame(values, index=self.index, columns=self.columns)
+
+    def to_xarray(self) -> xr.Dataset:
+        """The draws as a dataset that can be written to NetCDF.
+
+        NetCDF has no time zones: stamps are in UTC, and the attribute `time_zone` names the zone of the data. Names of
+        variables are strings.
+
+        Returns
+        -------
+        xarray.Dataset
+            The variable "forecast", (draw, time, variable).
+
+        Examples
+        --------
+        >>> forecast.to_xarray().to_netcdf("forecast.nc")  # doctest: +SKIP
+        """
+        return draws_as_dataset(self.samples.values, self.index, self.columns)
+
+    def to_arviz(self) -> Any:
+        """The draws as ArviZ holds them, one chain in the group `posterior_predictive`.
+
+        Returns
+        -------
+        arviz.InferenceData
+            With the variable "forecast", (chain, draw, time, variable). An xarray.DataTree from ArviZ 1.0 on.
+
+        Raises
+        ------
+        ImportError
+            If `arviz` is not installed (`pip install "wishflow[arviz]"`).
+        """
+        return as_inference_data(self.to_xarray())
 
     def plot(self, variables: Any = None, history: pd.DataFrame | None = None, coverages: Any = (0.5, 0.9)) -> Any:
         """A fan chart for each variable; `history` is drawn before and behind it. Returns the figure."""
