@@ -56,7 +56,7 @@ class Calibration(eqx.Module):
 
     def scales(self, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
         """s(x) of each output at states, whose first columns are the scaled inputs."""
-        scale = jnp.broadcast_to(jnp.asarray(self.scale), (len(X), len(self.scale)))
+        scale = jnp.broadcast_to(jnp.asarray(self.scale), (X.shape[0], len(self.scale)))
         if self.log_scale is None:
             return scale
         return scale * jnp.exp(0.5 * self._log_scales(X))
