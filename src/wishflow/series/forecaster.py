@@ -32,12 +32,15 @@ from .data.units import Tail
 from .fitting import FitTask, train
 from .forecast import Forecast
 from .forecast_frames import ForecastFrames
+from .members import Member, joined, status_of
 from .presets import SERIES_PRESETS
 from .recalibration import Moved
 from .running import runner_of
 from .running.base import AbstractRunner, limits_with, sides
+from .running.mixture import MixedRunner, member_seed
 from .specs import DynamicsSpec, Lags, chosen_lags
 from .summary import announce, summary_of
+from .validated import Validated
 from .windows import Series, value_range
 
 
@@ -78,6 +81,13 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
     masses: what comes beyond the limits has none (−∞). Forecasts with limits are not recalibrated. `drift_posterior`:
     "point", a fitted GP drift, or "gaussian": its weights have a posterior with its full KL divergence, and each
     simulated path draws a function.
+
+    `n_members=K` mixes K models that are trained from different starts (`members_`, `weights_`). Options are chosen
+    once. Each member keeps what the held-back rows keep of it, and every second one has Student-t innovations where the
+    others are Gaussian and no transform is a logarithm. The weights are those of the highest density of the held-back
+    rows, which no member was trained on by then; without such rows they are equal. Each path of a forecast is one of a
+    member, densities are those of the mixture, and the recalibration is estimated for it. `model_` and `spec_` are
+    those of the first member; `history_` and `validation_history_` have a column "member".
 
     With chosen lags complete rows are scored and forecast exactly as with all of them. Holes are integrated out within
     six lags without a gap, and within longer memories where the longest lag times the number of series is at most 160;
@@ -121,6 +131,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         drift_posterior="point",
         validation_fraction=0.1,
         calibrate="auto",
+        n_members=1,
     ):
         self.drift = drift
         self.diffusion = diffusion
@@ -152,6 +163,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         self.drift_posterior = drift_posterior
         self.validation_fraction = validation_fraction
         self.calibrate = calibrate
+        self.n_members = n_members
 
     # --- fitting ---
 
@@ -172,6 +184,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
             raise OptionError(f"calibrate={self.calibrate!r} given; expected 'auto' or None.")
         covariates = _read_covariates(X)
         fraction = checks.fraction("validation_fraction", self.validation_fraction)
+        n_members = checks.positive_int("n_members", self.n_members)
         settings = defaults.plain_settings(self.get_params(deep=False), "validation_fraction=0: no rows to choose by")
         if fraction > 0.0:
             settings = defaults.settings_of(self.get_params(deep=False), panel, covariates, fraction)
@@ -191,14 +204,26 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         self.training_ = self._training(n_rows, len(panel.columns), settings.max_iter)
         if defaults.validates(self.spec_, settings):
             self.training_ = defaults.quick(self.training_, fraction, self.n_train_samples is not None)
-        task = FitTask(self.spec_, self.training_, self.units_, tails, settings, self.seed_, self._schedule)
+        task = FitTask(self.spec_, self.training_, self.units_, tails, settings, self.seed_, self._schedule, n_members)
         found = train(task, self.calibrate is not None, lambda n_items: make_callbacks(self, n_items))
-        self.model_, self.history_, self.n_iter_ = found.trained.model, found.trained.history, found.trained.n_iter
-        self.status_, self.spec_ = found.trained.status, found.trained.spec
+        self._accept(found, n_members)
         self.validation_history_, self.calibration_ = found.candidates, found.calibration
         self.tails_ = {key: self.units_.last_rows(tail) for key, tail in tails.items()}
         self.reservoir_: dict[Any, Tail] | None = updating.reservoir_of(self.units_, tails)
         self._keep(settings)
+
+    def _accept(self, found: Validated, n_members: int) -> None:
+        """The trained members; `model_` and `spec_` are those of the first."""
+        for name in ("members_", "weights_"):
+            self.__dict__.pop(name, None)
+        if n_members > 1:
+            self.members_ = tuple(Member(one.spec, one.model) for one in found.members)
+            self.weights_ = found.weights
+        self.model_, self.spec_ = found.members[0].model, found.members[0].spec
+        history = joined([one.history for one in found.members])
+        assert history is not None
+        self.history_, self.n_iter_ = history, sum(one.n_iter for one in found.members)
+        self.status_ = status_of(found.members, found.weights)
 
     def _keep(self, settings: defaults.Settings) -> None:
         """What was chosen, as attributes."""
@@ -257,7 +282,9 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         return self.learning_rate if callable(self.learning_rate) else None
 
     def _runner(self) -> AbstractRunner:
-        return runner_of(self.model_, self.limits_)
+        if not hasattr(self, "members_"):
+            return runner_of(self.model_, self.limits_)
+        return MixedRunner([runner_of(member.model, self.limits_) for member in self.members_], self.weights_)
 
     # --- forecasting ---
 
@@ -384,23 +411,30 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
 
     def _train_on(self, rows: dict[Any, Tail], past: dict[Any, Tail]) -> dict[str, Any]:
         """The attributes that change when training goes on with these rows."""
-        found = updating.train_further(
-            self.model_,
-            self.spec_,
-            self.training_,
-            self.units_,
-            rows,
-            past,
-            self.seed_ + self.n_iter_,
-            self._schedule,
-            lambda n_items: make_callbacks(self, n_items),
-        )
+        members = getattr(self, "members_", (Member(self.spec_, self.model_),))
+        found = [
+            updating.train_further(
+                member.model,
+                member.spec,
+                self.training_,
+                self.units_,
+                rows,
+                past,
+                member_seed(self.seed_, k) + self.n_iter_,
+                self._schedule,
+                lambda n_items: make_callbacks(self, n_items),
+            )
+            for k, member in enumerate(members)
+        ]
         limits = None if self.limits_ is None else self._limits(value_range(list(rows.values())))
+        history = pd.concat([self.history_, joined([one.history for one in found])], ignore_index=True)
+        trained = tuple(Member(member.spec, one.model) for member, one in zip(members, found, strict=True))
         return {
-            "model_": found.model,
-            "history_": pd.concat([self.history_, found.history], ignore_index=True),
-            "n_iter_": self.n_iter_ + len(found.history),
-            "status_": found.status,
+            **({"members_": trained} if hasattr(self, "members_") else {}),
+            "model_": found[0].model,
+            "history_": history,
+            "n_iter_": len(history) if len(found) > 1 else self.n_iter_ + len(found[0].history),
+            "status_": status_of(found, getattr(self, "weights_", np.ones(1))),
             "limits_": self.limits_ if limits is None or self.limits_ is None else limits_with(self.limits_, limits),
         }
 

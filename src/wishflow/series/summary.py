@@ -20,6 +20,9 @@ def summary_of(forecaster: Any) -> str:
         lines.append(f"  {name:<12} {_shown(getattr(forecaster, f'{name}_')):<28} {why}")
     if "prior" in forecaster.reasons_:
         lines.append(f"  {'prior':<12} {'':<28} {forecaster.reasons_['prior']}")
+    if hasattr(forecaster, "members_"):
+        pairs = zip(forecaster.members_, forecaster.weights_, strict=True)
+        lines += ["", *(f"  member {k:<5} weight {weight:.2f}  {one.name}" for k, (one, weight) in enumerate(pairs))]
     lines += ["", f"status: {forecaster.status_}"]
     if forecaster.validation_history_ is not None:
         lines += ["", forecaster.validation_history_.to_string(index=False, float_format=lambda value: f"{value:.4f}")]
