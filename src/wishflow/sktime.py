@@ -92,6 +92,7 @@ class WishartForecaster(BaseForecaster):
         drift_posterior="point",
         validation_fraction=0.1,
         calibrate="auto",
+        n_members=1,
     ):
         self.drift = drift
         self.diffusion = diffusion
@@ -123,6 +124,7 @@ class WishartForecaster(BaseForecaster):
         self.drift_posterior = drift_posterior
         self.validation_fraction = validation_fraction
         self.calibrate = calibrate
+        self.n_members = n_members
         super().__init__()
 
     # --- fitting ---

@@ -58,6 +58,13 @@ def test_weights_of_laws_have_the_highest_density():
     assert mixture_weights(logs)[0] == pytest.approx(grid[np.argmax(totals)], abs=0.002)
 
 
+def test_a_prior_keeps_weights_equal_where_there_are_few_rows():
+    logs = np.log([[0.5] * 3, [0.4] * 3])
+    assert mixture_weights(logs)[0] == 1.0
+    assert mixture_weights(logs, 20.0)[0] == pytest.approx(0.5, abs=0.1)
+    assert mixture_weights(np.tile(logs, 1000), 20.0)[0] == 1.0  # of less than a fiftieth nothing is left
+
+
 @pytest.mark.parametrize("n_laws", [2, 60])
 def test_equal_laws_have_equal_weights_whatever_their_number(n_laws):
     np.testing.assert_allclose(mixture_weights(np.zeros((n_laws, 5))), 1.0 / n_laws)

@@ -11,13 +11,15 @@ LEAST_WEIGHT, LEAST_SHARE = 0.02, 0.3
 N_STEPS = 500
 
 
-def mixture_weights(log_densities: Float[np.ndarray, "K N"]) -> Float[np.ndarray, " K"]:
+def mixture_weights(log_densities: Float[np.ndarray, "K N"], prior_rows: float = 0.0) -> Float[np.ndarray, " K"]:
     """Weights that maximise Σ_n log Σ_k w_k p_k(y_n), by the steps of expectation maximisation from equal weights.
 
     Parameters
     ----------
     log_densities : ndarray of shape (K, N)
         log p_k(y_n) at rows that no law was trained on. Where it is not finite, a law excludes the row.
+    prior_rows : float, default=0.0
+        How many further rows are taken to be divided equally between the laws: a Dirichlet prior, for few rows.
 
     Returns
     -------
@@ -36,7 +38,8 @@ def mixture_weights(log_densities: Float[np.ndarray, "K N"]) -> Float[np.ndarray
     w = np.full(n_laws, 1.0 / n_laws)
     for _ in range(N_STEPS if n_laws > 1 and logs.shape[1] else 0):
         with np.errstate(divide="ignore"):
-            w = scipy.special.softmax(logs + np.log(w)[:, None], axis=0).mean(1)
+            rows = scipy.special.softmax(logs + np.log(w)[:, None], axis=0).sum(1)
+        w = (rows + prior_rows / n_laws) / (logs.shape[1] + prior_rows)
     w = np.where(w < min(LEAST_WEIGHT, LEAST_SHARE / n_laws), 0.0, w)
     return w / w.sum()
 

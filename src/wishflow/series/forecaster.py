@@ -24,7 +24,7 @@ from ..training.options import TrainingOptions, preset_spec, with_options
 from ..training.specs import TrainingSpec
 from ..wishart.specs import DIFFUSIONS, DiffusionSpec, GPDiffusion, Wishart
 from . import defaults, updating
-from .data.frames import ONLY, Panel, check_form, check_targets, read
+from .data.frames import ONLY, Panel, check_form, check_targets, named_as, read
 from .data.horizons import horizon
 from .data.intake import further_rows, training_data
 from .data.times import noise_seed
@@ -199,7 +199,8 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         announce(self, settings)
         self.fh_ = fh
         series: list[Series] = list(tails.values())
-        self.limits_ = self._limits(value_range(series))
+        seen = None if self.limits is None else value_range(self.units_.in_common(tails))
+        self.limits_ = self._limits(seen)
         n_rows = sum(len(s) for s in series)
         self.training_ = self._training(n_rows, len(panel.columns), settings.max_iter)
         if defaults.validates(self.spec_, settings):
@@ -264,10 +265,10 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         )
         return with_options(preset_spec(self.preset, SERIES_PRESETS, n_rows, n_columns, simulates=simulates), options)
 
-    def _limits(self, seen: Float[np.ndarray, "2 P"]) -> Float[np.ndarray, "2 P"] | None:
-        """The lowest and highest values of a path, given those of the data, in the units of the model."""
+    def _limits(self, seen: Float[np.ndarray, "2 P"] | None) -> Float[np.ndarray, "2 P"] | None:
+        """The lowest and highest values of a path, by those of all series, in the units that these have in common."""
         share = checks.share_or_none("limits", self.limits)
-        if share is None:
+        if share is None or seen is None:
             return None
         if self.spec_.latent is not None:
             raise OptionError(
@@ -281,10 +282,12 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
     def _schedule(self) -> Callable | None:
         return self.learning_rate if callable(self.learning_rate) else None
 
-    def _runner(self) -> AbstractRunner:
+    def _runner(self, key: Any = ONLY) -> AbstractRunner:
+        """What the model can do, for one series."""
+        limits = None if self.limits_ is None else self.units_.from_common(key, self.limits_)
         if not hasattr(self, "members_"):
-            return runner_of(self.model_, self.limits_)
-        return MixedRunner([runner_of(member.model, self.limits_) for member in self.members_], self.weights_)
+            return runner_of(self.model_, limits)
+        return MixedRunner([runner_of(member.model, limits) for member in self.members_], self.weights_)
 
     # --- forecasting ---
 
@@ -315,7 +318,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         return found if self.is_panel_ else found[ONLY]
 
     def _forecast(self, key: Any, tail: Tail, fh: Any, X: Panel | None, n_draws: int, seed: int) -> Forecast:
-        units, runner = self.units_, self._runner()
+        units, runner = self.units_.of_series(key), self._runner(key)
         index = horizon(units.axis, fh, tail.index[-1]).rename(units.index_names[-1])
         ticks = units.ticks(tail)[-1]
         seed = noise_seed(seed, key, tail.index[-1])
@@ -348,9 +351,10 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         """
         panel = self._read(y)
         tails = self._with_past(panel, _read_covariates(X))
-        scores = {key: _counted_once(self._log_prob(tail)[at], at) for key, (tail, at) in tails.items()}
+        scores = {key: _counted_once(self._log_prob(key, tail)[at], at) for key, (tail, at) in tails.items()}
         found = {key: pd.Series(values, index=panel.tables[key].index) for key, values in scores.items()}
-        result = pd.concat(found, names=list(panel.names)) if self.is_panel_ else found[ONLY]
+        names = named_as(panel.names, self.units_.index_names)
+        result = pd.concat(found, names=names) if self.is_panel_ else found[ONLY]
         return result.rename("log_prob")
 
     def _read(self, y: Any) -> Panel:
@@ -360,9 +364,9 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         check_form(panel, self.is_panel_)
         return panel
 
-    def _log_prob(self, tail: Tail) -> np.ndarray:
-        units = self.units_
-        result = self._runner().row_log_density(units.ticks(tail), len(tail.index), self.seed_)
+    def _log_prob(self, key: Any, tail: Tail) -> np.ndarray:
+        units = self.units_.of_series(key)
+        result = self._runner(key).row_log_density(units.ticks(tail), len(tail.index), self.seed_)
         return result + units.log_jacobian(units.inverse(tail.values))
 
     def _with_past(self, panel: Panel, X: Panel | None) -> dict[Any, tuple[Tail, np.ndarray]]:
@@ -426,7 +430,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
             )
             for k, member in enumerate(members)
         ]
-        limits = None if self.limits_ is None else self._limits(value_range(list(rows.values())))
+        limits = None if self.limits_ is None else self._limits(value_range(self.units_.in_common(rows)))
         history = pd.concat([self.history_, joined([one.history for one in found])], ignore_index=True)
         trained = tuple(Member(member.spec, one.model) for member, one in zip(members, found, strict=True))
         return {
@@ -446,17 +450,17 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         panel = self._read(y)
         found = {}
         for key, (tail, of_row) in further_rows(self.units_, panel, _read_covariates(X), self.tails_).items():
-            rates, times = self._covariances(tail)[of_row], panel.tables[key].index.rename("time")
+            rates, times = self._covariances(key, tail)[of_row], panel.tables[key].index.rename("time")
             coordinates = {"time": times, "variable": self._names(), "variable_2": self._names()}
             found[key] = xr.DataArray(rates, coordinates, dims=("time", "variable", "variable_2"))
         return found if self.is_panel_ else found[ONLY]
 
-    def _covariances(self, tail: Tail) -> Float[np.ndarray, "T P P"]:
-        dim, units = len(self.columns_), self.units_
+    def _covariances(self, key: Any, tail: Tail) -> Float[np.ndarray, "T P P"]:
+        dim, units = len(self.columns_), self.units_.of_series(key)
         rates = np.full((len(tail.index), dim, dim), np.nan)
         for ticks in units.ticks(tail):
             is_row = ticks.row >= 0
-            values, rate = self._runner().covariances(ticks)
+            values, rate = self._runner(key).covariances(ticks)
             slope = units.slope(units.inverse(values[is_row]))
             rates[ticks.row[is_row]] = rate[is_row] * slope[:, :, None] * slope[:, None, :]
         return rates

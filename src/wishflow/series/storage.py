@@ -54,6 +54,7 @@ def save_forecaster(forecaster: Any, path: str | Path) -> None:
         "index_names": [name if isinstance(name, str) else None for name in units.index_names],
         **_rows_to_json(forecaster.tails_),
         "reservoir": _rows_to_json(_reservoir(forecaster)),
+        "effects": [plain(key) for key in units.effects],
         "flags": {"is_series": forecaster.is_series_, "is_panel": forecaster.is_panel_},
         "name": plain(forecaster.name_),
         "attributes": {name: plain(getattr(forecaster, name)) for name in ("seed_", "n_iter_", "status_")},
@@ -193,6 +194,8 @@ def _arrays(forecaster: Any) -> dict[str, np.ndarray]:
     for name, scaler in (("y", forecaster.units_.y_scaler), ("x", forecaster.units_.x_scaler)):
         if scaler is not None:
             arrays |= {f"{name}_scaler.mean": scaler.mean, f"{name}_scaler.scale": scaler.scale}
+    for i, scaler in enumerate(forecaster.units_.effects.values()):
+        arrays |= {f"effect.{i}.mean": scaler.mean, f"effect.{i}.scale": scaler.scale}
     arrays |= _rows_to_arrays("tail", forecaster.tails_) | _rows_to_arrays("reservoir", _reservoir(forecaster))
     if forecaster.limits_ is not None:
         arrays["limits"] = forecaster.limits_
@@ -248,6 +251,11 @@ def _units(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.ndarray
         spec.max_gap,
         # One level, and those of ids before it.
         tuple(header.get("index_names", (None, None) if header["flags"]["is_panel"] else (None,))),
+        # In files of older versions all series have one level and scale.
+        {
+            _key(key): Scaler(arrays[f"effect.{i}.mean"], arrays[f"effect.{i}.scale"])
+            for i, key in enumerate(header.get("effects", ()))
+        },
     )
 
 

@@ -25,6 +25,7 @@ from ..metrics import crps_samples
 from ..numerics.devices import on_device, random_key
 from ..numerics.mixtures import draws_of_each, mixture_weights
 from ..numerics.parameters import Positive
+from ..numerics.scaling import Scaler
 from ..training.journal import Journal, Trained
 from ..training.loop import DIVERGED, STOPPED
 from ..training.phases import Items, Stretch, run_phases
@@ -34,6 +35,7 @@ from . import linear_gaussian as linear
 from .autoregressive import DynamicsModel, Start, build
 from .batches import masked_batch, series_batch
 from .choosing import band_names, bands_of, horizon_of
+from .data.effects import series_scalers
 from .data.units import Tail, Units
 from .held_rows import LEAST_WHOLE, N_FOLDS, HeldBackSteps, Part, origins_in, parts_of, transitions_of
 from .layout import Layout
@@ -52,6 +54,8 @@ DAMPINGS = (1.0, 0.5, 0.25, 0.0)
 SLACK = 0.001
 # Standard errors by which the best candidate must be ahead of the linear model.
 LEAD = 1.0
+# Rows that count as divided equally between members: without them few held-back rows give one member all the weight.
+PRIOR_ROWS = 20.0
 NORMAL_WIDTH = 1.2815515655446004
 
 
@@ -82,7 +86,7 @@ def trial_of(
     draws = simulated(model, origins, seed)
     is_there = ~np.isnan(origins.y)
     with np.errstate(all="ignore"):
-        y = units.inverse(np.clip(draws, -1e6, 1e6))
+        y = units.inverse_each(origins.keys, np.clip(draws, -1e6, 1e6))
         crps = crps_samples(np.where(is_there, origins.y, 0.0), np.nan_to_num(y, nan=np.inf)) / sd
     return Trial(name, np.where(is_there, crps, np.nan), ratios_of(draws, origins.z), damping)
 
@@ -174,7 +178,7 @@ class _Shared:
     whole: linear.LinearModel
     transitions: Transitions
     is_held: np.ndarray
-    sd: Float[np.ndarray, " P"]
+    sd: Float[np.ndarray, "N 1 P"]
 
     @classmethod
     def of(cls, problem: ValidatedProblem) -> _Shared:
@@ -186,9 +190,17 @@ class _Shared:
         before = linear.fitted(rows, lags, problem.tightness, [p.ends[1] for p in parts])
         whole = linear.fitted(rows, lags, problem.tightness)
         assert origins is not None and before is not None and whole is not None
-        values = np.concatenate([units.inverse(t.values) for t in problem.tails.values()])
-        sd = np.maximum(np.nanstd(values, axis=0), linear.TINY)
+        sd = _deviations(units, problem.tails, origins.keys)
         return cls(parts, n_steps, origins, before, whole, *transitions_of(parts, lags), sd)
+
+
+def _deviations(units: Units, tails: Mapping[Any, Tail], keys: Sequence[Any]) -> Float[np.ndarray, "N 1 P"]:
+    """Standard deviations in the units of y: of the series of each origin where series have scales of their own."""
+    values = {key: units.of_series(key).inverse(tail.values) for key, tail in tails.items()}
+    joined = np.concatenate(list(values.values()))
+    pooled = Scaler(np.nanmean(joined, axis=0), np.nanstd(joined, axis=0))
+    own = series_scalers(values, pooled) if units.effects else {}
+    return np.stack([np.maximum(own.get(key, pooled).scale, linear.TINY)[None] for key in keys])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,7 +224,8 @@ def train_validated(problems: Sequence[ValidatedProblem], callbacks: Any = None)
         found = [_trained_member(p, shared, calls, k, len(problems)) for k, p in enumerate(problems)]
     candidates = joined([one.candidates for one in found])
     states = [_state_with(one.state, p, shared.before) for one, p in zip(found, problems, strict=True)]
-    weights = mixture_weights(_held_densities(states, shared, first.seed)) if len(found) > 1 else np.ones(1)
+    held = _held_densities(states, shared, first.seed) if len(found) > 1 else np.zeros((1, 0))
+    weights = mixture_weights(held, PRIOR_ROWS)
     kept = [k for k, weight in enumerate(weights) if weight > 0.0]
     calibration = None
     if first.calibrates:
@@ -361,7 +374,7 @@ def _halves(parts: Sequence[Part], side: int) -> list[Part]:
     for part in parts:
         middle, n = len(part.rows) // 2, len(part.rows)
         ends = (middle, 0) if side == 0 else (n, middle)
-        found.append(Part(part.ticks, part.rows, ends))
+        found.append(dataclasses.replace(part, ends=ends))
     return found
 
 
