@@ -93,6 +93,7 @@ class WishartForecaster(BaseForecaster):
         validation_fraction=0.1,
         calibrate="auto",
         n_members=1,
+        reservoir_size=4096,
     ):
         self.drift = drift
         self.diffusion = diffusion
@@ -125,6 +126,7 @@ class WishartForecaster(BaseForecaster):
         self.validation_fraction = validation_fraction
         self.calibrate = calibrate
         self.n_members = n_members
+        self.reservoir_size = reservoir_size
         super().__init__()
 
     # --- fitting ---

@@ -29,6 +29,7 @@ from .data.horizons import horizon
 from .data.intake import further_rows, training_data
 from .data.times import noise_seed
 from .data.units import Tail
+from .drift import DriftMonitor
 from .fitting import FitTask, train
 from .forecast import Forecast
 from .forecast_frames import ForecastFrames
@@ -39,7 +40,8 @@ from .running import runner_of
 from .running.base import AbstractRunner, limits_with, sides
 from .running.mixture import MixedRunner, member_seed
 from .specs import DynamicsSpec, Lags, chosen_lags
-from .summary import announce, summary_of
+from .step_scores import new_steps, step_scores
+from .summary import announce, summary_of, warn_of_drift
 from .validated import Validated
 from .windows import Series, value_range
 
@@ -89,6 +91,12 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
     member, densities are those of the mixture, and the recalibration is estimated for it. `model_` and `spec_` are
     those of the first member; `history_` and `validation_history_` have a column "member".
 
+    `reservoir_size`: how many rows of the past are kept for `update(update_params=True)`: all of them up to this
+    number, of more the latest half and blocks spread over the time before. The series of a panel share the number, with
+    192 rows or more for each. These rows are part of the fitted forecaster, its pickles and its model files; with 0
+    there are none, and such updates train on the new rows and the last ones before them, which forecasts start from and
+    files always hold.
+
     With chosen lags complete rows are scored and forecast exactly as with all of them. Holes are integrated out within
     six lags without a gap, and within longer memories where the longest lag times the number of series is at most 160;
     elsewhere a hole that has grown old (with 26 series: older than six rows) counts with its own mean and covariance,
@@ -132,6 +140,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         validation_fraction=0.1,
         calibrate="auto",
         n_members=1,
+        reservoir_size=updating.RESERVOIR,
     ):
         self.drift = drift
         self.diffusion = diffusion
@@ -164,6 +173,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         self.validation_fraction = validation_fraction
         self.calibrate = calibrate
         self.n_members = n_members
+        self.reservoir_size = reservoir_size
 
     # --- fitting ---
 
@@ -185,6 +195,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         covariates = _read_covariates(X)
         fraction = checks.fraction("validation_fraction", self.validation_fraction)
         n_members = checks.positive_int("n_members", self.n_members)
+        size = checks.whole_number("reservoir_size", self.reservoir_size, 0, updating.MOST_RESERVOIR)
         settings = defaults.plain_settings(self.get_params(deep=False), "validation_fraction=0: no rows to choose by")
         if fraction > 0.0:
             settings = defaults.settings_of(self.get_params(deep=False), panel, covariates, fraction)
@@ -208,9 +219,10 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         task = FitTask(self.spec_, self.training_, self.units_, tails, settings, self.seed_, self._schedule, n_members)
         found = train(task, self.calibrate is not None, lambda n_items: make_callbacks(self, n_items))
         self._accept(found, n_members)
+        self.monitor_: DriftMonitor | None = DriftMonitor.of(found.held_scores)
         self.validation_history_, self.calibration_ = found.candidates, found.calibration
         self.tails_ = {key: self.units_.last_rows(tail) for key, tail in tails.items()}
-        self.reservoir_: dict[Any, Tail] | None = updating.reservoir_of(self.units_, tails)
+        self.reservoir_: dict[Any, Tail] | None = updating.reservoir_of(self.units_, tails, size)
         self._keep(settings)
 
     def _accept(self, found: Validated, n_members: int) -> None:
@@ -383,24 +395,27 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         """Condition on new rows and move the end of the data; with `update_params` also train on.
 
         At a stamp that is known already a new number replaces the old one, and a NaN leaves it. Training goes on with
-        the new rows and a reservoir of the past. The reservoir holds all rows up to 4,096; of more it keeps the latest
-        half, and blocks spread over the time before. The series of a panel share this number, with at least 192 rows
-        for each. The latest quarter of the new rows, those after the last known one, is held back from training. The
-        parameters change only if neither these rows nor the latest of the known rows, which training does use, are
-        described worse. `status_` says what happened, and `history_` calls the iterations "update" or "rejected
-        update". An error leaves the forecaster as it was. A panel gets the series that were not known before, too.
+        the new rows and a reservoir of the past (`reservoir_size`). The latest quarter of the new rows, those after the
+        last known one, is held back from training. The parameters change only if neither these rows nor the latest of
+        the known rows, which training does use, are described worse. `status_` says what happened, and `history_` calls
+        the iterations "update" or "rejected update". An error leaves the forecaster as it was. A panel gets the series
+        that were not known before, too.
+
+        New rows are also compared with those held back in `fit`: `drift_` has the numbers, and a warning says once that
+        a new fit is due (`refit_due_`). Complete rows after complete ones count.
         """
-        trains = checks.flag("update_params", update_params)
+        trains, was_due = checks.flag("update_params", update_params), self.refit_due_
         panel = self._read(y)
         admitted = further_rows(self.units_, panel, _read_covariates(X), self.tails_)
         self.units_.check_data(panel)
         new = {key: tail for key, (tail, _) in admitted.items()}
         tails, kept = updating.merged(self.units_, self.tails_, new), getattr(self, "reservoir_", None)
-        past = self.tails_ if kept is None else kept
-        rows = tails if kept is None else updating.merged(self.units_, kept, new)
+        past = kept or self.tails_
+        rows = updating.merged(self.units_, kept, new) if kept else tails
         changed: dict[str, Any] = {"tails_": {key: self.units_.last_rows(tail) for key, tail in tails.items()}}
         if kept is not None:
-            changed["reservoir_"] = updating.reservoir_of(self.units_, rows)
+            changed["reservoir_"] = updating.reservoir_of(self.units_, rows, self.reservoir_size)
+        changed |= self._watch(tails, new)
         if trains:
             if kept is None:
                 warnings.warn(
@@ -411,11 +426,44 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
             changed |= self._train_on(rows, past)
         for name, value in changed.items():
             setattr(self, name, value)
+        if self.refit_due_ and not was_due:
+            warn_of_drift(self)
         return self
+
+    def _watch(self, tails: dict[Any, Tail], new: dict[Any, Tail]) -> dict[str, Any]:
+        """The monitor of drift with the scores of the new rows."""
+        monitor = getattr(self, "monitor_", None)
+        if monitor is None:
+            return {}
+        ends = {key: tail.index[-1:] for key, tail in self.tails_.items()}
+        steps = new_steps(self.units_, {key: tails[key] for key in new}, ends)
+        weights = getattr(self, "weights_", np.ones(1))
+        return {"monitor_": monitor.after(step_scores([m.model for m in self._members()], weights, steps, self.seed_))}
+
+    def _members(self) -> tuple[Member, ...]:
+        return getattr(self, "members_", (Member(self.spec_, self.model_),))
+
+    @property
+    def drift_(self) -> dict[str, float] | None:
+        """Whether rows since `fit` are of its law, as numbers; None where no rows were held back to compare with.
+
+        "statistic" is the largest of some sums (CUSUM) of how much scores of new rows differ from those of held-back
+        rows, "threshold" what it stays below: one false alarm is expected in "rows_per_false_alarm" rows. "n_rows"
+        counts the rows since `fit`, or since an update that changed the parameters; "alarm" is the one at which the
+        threshold was passed, NaN before.
+        """
+        monitor = getattr(self, "monitor_", None)
+        return None if monitor is None else monitor.numbers()
+
+    @property
+    def refit_due_(self) -> bool:
+        """Whether rows since `fit` differ so much from those held back in it that a new fit is due."""
+        monitor = getattr(self, "monitor_", None)
+        return monitor is not None and monitor.is_due
 
     def _train_on(self, rows: dict[Any, Tail], past: dict[Any, Tail]) -> dict[str, Any]:
         """The attributes that change when training goes on with these rows."""
-        members = getattr(self, "members_", (Member(self.spec_, self.model_),))
+        members = self._members()
         found = [
             updating.train_further(
                 member.model,
@@ -433,7 +481,10 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         limits = None if self.limits_ is None else self._limits(value_range(self.units_.in_common(rows)))
         history = pd.concat([self.history_, joined([one.history for one in found])], ignore_index=True)
         trained = tuple(Member(member.spec, one.model) for member, one in zip(members, found, strict=True))
+        monitor = getattr(self, "monitor_", None)
+        has_changed = any(one.model is not member.model for member, one in zip(members, found, strict=True))
         return {
+            **({"monitor_": monitor.restarted()} if monitor is not None and has_changed else {}),
             **({"members_": trained} if hasattr(self, "members_") else {}),
             "model_": found[0].model,
             "history_": history,

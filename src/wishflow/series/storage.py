@@ -22,6 +22,7 @@ from .autoregressive import Start
 from .data.times import TimeAxis
 from .data.transforms import ColumnTransforms
 from .data.units import Tail, Units
+from .drift import DriftMonitor
 from .latent import LatentStart
 from .layout import Layout
 from .members import Member
@@ -53,7 +54,8 @@ def save_forecaster(forecaster: Any, path: str | Path) -> None:
         "has_freq": units.has_freq,
         "index_names": [name if isinstance(name, str) else None for name in units.index_names],
         **_rows_to_json(forecaster.tails_),
-        "reservoir": _rows_to_json(_reservoir(forecaster)),
+        "reservoir": None if forecaster.reservoir_ is None else _rows_to_json(_reservoir(forecaster)),
+        "drift": None if forecaster.monitor_ is None else _drift_to_json(forecaster.monitor_),
         "effects": [plain(key) for key in units.effects],
         "flags": {"is_series": forecaster.is_series_, "is_panel": forecaster.is_panel_},
         "name": plain(forecaster.name_),
@@ -114,6 +116,17 @@ def _with_chosen(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.n
     forecaster.validation_history_ = None if table is None else pd.DataFrame(table)
     scales = _part(arrays, "calibration.")
     forecaster.calibration_ = HorizonScales(scales["horizons"], scales["scales"]) if scales else None
+
+
+def _drift_to_json(monitor: DriftMonitor) -> dict[str, int]:
+    return {"n_rows": monitor.n_rows, "alarm": monitor.alarm}
+
+
+def _monitor(counts: dict[str, int] | None, arrays: dict[str, np.ndarray]) -> DriftMonitor | None:
+    """Files of older versions, and of fits without held-back rows, have none."""
+    if counts is None:
+        return None
+    return DriftMonitor(arrays["reference"], arrays["spread"], arrays["sums"], counts["n_rows"], counts["alarm"])
 
 
 def _reservoir(forecaster: Any) -> dict[Any, Tail]:
@@ -197,6 +210,8 @@ def _arrays(forecaster: Any) -> dict[str, np.ndarray]:
     for i, scaler in enumerate(forecaster.units_.effects.values()):
         arrays |= {f"effect.{i}.mean": scaler.mean, f"effect.{i}.scale": scaler.scale}
     arrays |= _rows_to_arrays("tail", forecaster.tails_) | _rows_to_arrays("reservoir", _reservoir(forecaster))
+    if forecaster.monitor_ is not None:
+        arrays |= {f"drift.{name}": getattr(forecaster.monitor_, name) for name in ("reference", "spread", "sums")}
     if forecaster.limits_ is not None:
         arrays["limits"] = forecaster.limits_
     if forecaster.calibration_ is not None:
@@ -224,8 +239,9 @@ def rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) ->
         setattr(forecaster, name, value)
     forecaster.tails_ = _rows_of(header, "tail", arrays, forecaster.units_.axis)
     # Files of older versions have none.
-    kept = header.get("reservoir", {"keys": [], "indices": []})
-    forecaster.reservoir_ = _rows_of(kept, "reservoir", arrays, forecaster.units_.axis) or None
+    kept = header.get("reservoir")
+    forecaster.reservoir_ = None if kept is None else _rows_of(kept, "reservoir", arrays, forecaster.units_.axis)
+    forecaster.monitor_ = _monitor(header.get("drift"), _part(arrays, "drift."))
     forecaster.limits_ = arrays.get("limits")
     forecaster.model_ = _model(forecaster, forecaster.spec_, header["n_inducing"], _part(arrays, "model."))
     _with_members(forecaster, header, arrays)

@@ -44,6 +44,7 @@ from .members import joined
 from .recalibration import COVERAGE, LEAST_ORIGINS, HorizonScales, horizon_scales, ratios_of
 from .rolling import Origins, simulated
 from .specs import DynamicsSpec, chosen_lags
+from .step_scores import last_steps, step_scores
 from .training import SeriesProblem, phase_of, start_of
 from .windows import Ticks, Transitions, scored_items
 
@@ -56,6 +57,8 @@ SLACK = 0.001
 LEAD = 1.0
 # Rows that count as divided equally between members: without them few held-back rows give one member all the weight.
 PRIOR_ROWS = 20.0
+# Held-back steps that later rows are compared with, the latest ones.
+MOST_REFERENCE = 2000
 NORMAL_WIDTH = 1.2815515655446004
 
 
@@ -146,13 +149,15 @@ class ValidatedProblem:
 @dataclasses.dataclass(frozen=True)
 class Validated:
     """The models that were kept, one for each member, with their weights; all candidates beside them (None: there were
-    none), and the factors of the bands of their mixture.
+    none), the factors of the bands of their mixture, and scores of the held-back steps under it (`step_scores`), by
+    states that had not seen them.
     """
 
     members: tuple[Trained, ...]
     weights: Float[np.ndarray, " K"]
     candidates: pd.DataFrame | None
     calibration: HorizonScales | None
+    held_scores: Float[np.ndarray, "R J"] | None = None
 
 
 def is_possible(problem: ValidatedProblem) -> bool:
@@ -193,6 +198,12 @@ class _Shared:
         sd = _deviations(units, problem.tails, origins.keys)
         return cls(parts, n_steps, origins, before, whole, *transitions_of(parts, lags), sd)
 
+    def counts_steps(self, memory: int) -> bool:
+        """Whether steps are scored one by one; otherwise rows with holes are scored by the filter."""
+        n_all = sum(max(0, len(p.rows) - memory) for p in self.parts)
+        n_whole = sum(int(p.rows.is_seen[memory:].all(axis=1).sum()) for p in self.parts)
+        return n_whole >= LEAST_WHOLE * n_all
+
 
 def _deviations(units: Units, tails: Mapping[Any, Tail], keys: Sequence[Any]) -> Float[np.ndarray, "N 1 P"]:
     """Standard deviations in the units of y: of the series of each origin where series have scales of their own."""
@@ -230,7 +241,11 @@ def train_validated(problems: Sequence[ValidatedProblem], callbacks: Any = None)
     calibration = None
     if first.calibrates:
         calibration = _calibration([problems[k] for k in kept], [found[k].state for k in kept], weights[kept], shared)
-    return Validated(tuple(found[k].trained for k in kept), weights[kept], candidates, calibration)
+    scores = None
+    if shared.counts_steps(first.layout.memory):
+        steps = last_steps(shared.transitions, shared.is_held, MOST_REFERENCE)
+        scores = step_scores([states[k] for k in kept], weights[kept], steps, first.seed)
+    return Validated(tuple(found[k].trained for k in kept), weights[kept], candidates, calibration, scores)
 
 
 def _trained_member(problem: ValidatedProblem, shared: _Shared, calls: CallbackList, k: int, n: int) -> _Outcome:
@@ -386,17 +401,9 @@ class _Training:
     shared: _Shared
     journal: Callable[[], Journal]
 
-    @property
-    def counts_steps(self) -> bool:
-        """Whether steps are scored one by one; otherwise rows with holes are scored by the filter."""
-        memory, parts = self.problem.layout.memory, self.shared.parts
-        n_all = sum(max(0, len(p.rows) - memory) for p in parts)
-        n_whole = sum(int(p.rows.is_seen[memory:].all(axis=1).sum()) for p in parts)
-        return n_whole >= LEAST_WHOLE * n_all
-
     def items(self, has_all: bool) -> Items:
         seeds, is_held = (self.problem.seed,), self.shared.is_held
-        if self.counts_steps:
+        if self.shared.counts_steps(self.problem.layout.memory):
             is_used = np.ones(len(is_held), bool) if has_all else ~is_held
             return Items(masked_batch(self.shared.transitions, is_used), np.array([int(is_used.sum())]), seeds)
         ticks = [p.ticks if has_all else _first(p.ticks, p.ends[1]) for p in self.shared.parts]
