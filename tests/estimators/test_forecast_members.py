@@ -10,6 +10,9 @@ import pytest
 import wishflow as wf
 from wishflow.errors import OptionError
 from wishflow.numerics.mixtures import draws_of_each, mixture_weights
+from wishflow.series.rolling import Origins
+from wishflow.series.rolling import simulated as simulated_from
+from wishflow.series.validated import _mixed_draws
 
 SMALL = {"n_inducing": 8, "max_iter": 10, "rank": 2, "n_train_samples": 2, "lags": 1, "calendar": False}
 SMALL |= {"transform": None, "random_state": 0}
@@ -84,6 +87,7 @@ def test_members_have_weights_and_kinds_of_their_own(mixed):
     assert mixed.weights_.sum() == pytest.approx(1.0) and (mixed.weights_ > 0.0).all()
     assert set(mixed.validation_history_["member"]) == {0, 1, 2}  # those that were left out were compared, too
     assert "member" in mixed.history_ and mixed.n_iter_ == len(mixed.history_)
+    assert mixed.history_["seconds"].is_monotonic_increasing  # one clock for all of them
     for k, weight in enumerate(mixed.weights_):
         assert f"member {k}     weight {weight:.2f}" in mixed.summary()
 
@@ -119,6 +123,18 @@ def test_paths_belong_to_members_by_their_weights(equal):
     np.testing.assert_array_equal(ahead.samples, alone.forecast(4, n_draws=20).samples)
     rows = np.zeros((4, 2)) + 5.0
     np.testing.assert_array_equal(ahead.log_prob(rows), alone.forecast(4, n_draws=20).log_prob(rows))
+
+
+def test_bands_are_recalibrated_by_draws_of_the_mixture(equal):
+    """As many draws of each member as its weight says, the same ones that it would give alone."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(4, 3, 2))
+    origins = Origins(rng.normal(size=(4, 2)), np.zeros((4, 3, 0)), rows, rows)
+    models = [member.model for member in equal.members_]
+    alone = [simulated_from(model, origins, seed) for model, seed in zip(models, (5, 6), strict=True)]
+    found = _mixed_draws(models, np.array([0.75, 0.25]), origins, [5, 6])
+    assert len(found) == len(alone[0]) == 100
+    np.testing.assert_array_equal(found, np.concatenate([alone[0][:75], alone[1][:25]]))
 
 
 def test_one_draw_is_a_forecast(equal):

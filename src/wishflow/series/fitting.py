@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -82,5 +83,6 @@ def train(task: FitTask, calibrates: bool, callbacks: Callable[[int], list]) -> 
     ]
     n = len(plain)
     with computing(), CallbackList(callbacks(plain[0].n_items)) as calls:
-        found = [train_member(problem, calls, k, n) for k, problem in enumerate(plain)]
+        started = time.perf_counter()
+        found = [train_member(problem, calls, k, n, started) for k, problem in enumerate(plain)]
     return Validated(tuple(found), np.full(n, 1.0 / n), None, None)

@@ -217,7 +217,8 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         if defaults.validates(self.spec_, settings):
             self.training_ = defaults.quick(self.training_, fraction, self.n_train_samples is not None)
         task = FitTask(self.spec_, self.training_, self.units_, tails, settings, self.seed_, self._schedule, n_members)
-        found = train(task, self.calibrate is not None, lambda n_items: make_callbacks(self, n_items))
+        n_steps = n_members * self.training_.max_iter
+        found = train(task, self.calibrate is not None, lambda n_items: make_callbacks(self, n_items, n_steps))
         self._accept(found, n_members)
         self.monitor_: DriftMonitor | None = DriftMonitor.of(found.held_scores)
         self.validation_history_, self.calibration_ = found.candidates, found.calibration

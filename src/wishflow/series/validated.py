@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -232,7 +233,8 @@ def train_validated(problems: Sequence[ValidatedProblem], callbacks: Any = None)
     """
     first, shared = problems[0], _Shared.of(problems[0])
     with CallbackList(callbacks) as calls:
-        found = [_trained_member(p, shared, calls, k, len(problems)) for k, p in enumerate(problems)]
+        journal = functools.partial(Journal, calls, n_models=len(problems), started=time.perf_counter())
+        found = [_trained_member(p, shared, functools.partial(journal, (k,))) for k, p in enumerate(problems)]
     candidates = joined([one.candidates for one in found])
     states = [_state_with(one.state, p, shared.before) for one, p in zip(found, problems, strict=True)]
     held = _held_densities(states, shared, first.seed) if len(found) > 1 else np.zeros((1, 0))
@@ -248,12 +250,12 @@ def train_validated(problems: Sequence[ValidatedProblem], callbacks: Any = None)
     return Validated(tuple(found[k].trained for k in kept), weights[kept], candidates, calibration, scores)
 
 
-def _trained_member(problem: ValidatedProblem, shared: _Shared, calls: CallbackList, k: int, n: int) -> _Outcome:
+def _trained_member(problem: ValidatedProblem, shared: _Shared, journal: Callable[[], Journal]) -> _Outcome:
     """Train, choose, and go on with all rows."""
     spec, origins, seed = problem.spec, shared.origins, problem.seed
     scored = (origins, problem.units, shared.sd, seed)
     trials = [trial_of("linear, constant noise", _flat_model(problem, shared.before), *scored)]
-    run = _Training(problem, shared, functools.partial(Journal, calls, (k,), n))
+    run = _Training(problem, shared, journal)
     first, best, step = run.first()
     for damping in DAMPINGS if _has_gp(best) else (1.0,):
         part = damped(best, damping) if _has_gp(best) else best
