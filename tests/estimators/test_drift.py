@@ -151,6 +151,7 @@ def test_mixtures_and_panels_are_watched(past):
     model = wf.WishartForecaster(n_members=2, **SMALL).fit(rows)
     model.update({"one": frame(simulated(10, seed=9, start=past[-1]), N)})
     assert model.drift_["n_rows"] == 10.0 and not model.refit_due_
+    assert copy.copy(model).update({"new": frame(np.full((3, 2), np.nan))}).drift_ == model.drift_
 
 
 def test_without_held_back_rows_nothing_is_compared(past):

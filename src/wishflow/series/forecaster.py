@@ -438,6 +438,8 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
             return {}
         ends = {key: tail.index[-1:] for key, tail in self.tails_.items()}
         steps = new_steps(self.units_, {key: tails[key] for key in new}, ends)
+        if steps is None:
+            return {}
         weights = getattr(self, "weights_", np.ones(1))
         return {"monitor_": monitor.after(step_scores([m.model for m in self._members()], weights, steps, self.seed_))}
 

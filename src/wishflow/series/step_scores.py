@@ -77,13 +77,20 @@ def step_scores(
     return np.column_stack([joint, (steps.increment - mean) / np.sqrt(np.maximum(variance, 1e-300))])
 
 
-def new_steps(units: Units, tails: Mapping[Any, Tail], ends: Mapping[Any, pd.Index]) -> Transitions:
-    """Complete steps to rows after the ends known so far (`ends`: the last stamp of each series, as an index)."""
+def new_steps(units: Units, tails: Mapping[Any, Tail], ends: Mapping[Any, pd.Index]) -> Transitions | None:
+    """Complete steps to rows after the ends known so far (`ends`: the last stamp of each series, as an index); None
+    where no series has an entry.
+    """
     found = []
     for key, tail in tails.items():
-        steps = cut(units.ticks(tail), units.lags)[0]
+        ticks = units.ticks(tail)
+        if not ticks:
+            continue
+        steps = cut(ticks, units.lags)[0]
         is_new = tail.index[steps.row] > ends[key][-1] if key in ends else np.ones(len(steps), bool)
         found.append(_some(steps, np.asarray(is_new)))
+    if not found:
+        return None
     return Transitions(*(np.concatenate([getattr(part, name) for part in found]) for name in vars(found[0])))
 
 
