@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+import wishflow.callbacks as callbacks_module
 from wishflow.callbacks import Callback, CallbackList, ChunkEvent, CSVLog, EarlyStop, ProgressBar
 from wishflow.errors import OptionError
 
@@ -321,6 +322,30 @@ def test_bar_prints_a_line_now_and_then_where_there_is_no_terminal():
     lines = console.file.getvalue().splitlines()
     assert [line.split("  ")[0] for line in lines] == ["flow 120/400", "flow 240/400", "flow 360/400", "flow 400/400"]
     assert lines[0].endswith("0:30 taken, 1:10 left in this phase")
+
+
+@pytest.mark.parametrize(
+    ("n_steps", "seconds", "said"),
+    [
+        (800, 20.0, "training will take about 2:40 (800 steps at most)"),
+        (None, 20.0, "phase 'flow' will take about 1:20 (400 steps at most)"),
+        (800, 5.0, None),
+    ],
+)
+def test_bar_says_after_the_first_chunk_how_long_a_fit_will_take(monkeypatch, n_steps, seconds, said):
+    """Once for all phases and models, and only where it takes more than a minute."""
+    now = [100.0]
+    monkeypatch.setattr(callbacks_module.time, "perf_counter", lambda: now[0])
+    console = Console(file=io.StringIO(), force_terminal=False, width=20, force_jupyter=False)
+    with CallbackList(ProgressBar(console=console, every=1000.0, n_steps=n_steps)) as callbacks:
+        for phase, model in (("flow", 0), ("all rows", 0), ("flow", 1)):
+            callbacks.on_start(phase, 400)
+            for step in (100, 200):
+                now[0] += seconds
+                callbacks.on_chunk(event(step, 400, seconds=now[0] - 100.0, phase=phase, model_index=model, n_models=2))
+    lines = console.file.getvalue().splitlines()
+    assert [line for line in lines if "will take" in line] == ([] if said is None else [said])
+    assert len(lines) == (1 if said is None else 2)  # and the last line
 
 
 def test_bar_prints_one_line_at_the_end_where_there_is_no_terminal():

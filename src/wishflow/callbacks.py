@@ -10,6 +10,7 @@ import csv
 import dataclasses
 import io
 import os
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +22,7 @@ from .errors import OptionError
 from .files.writing import write_bytes_atomic
 
 
-def make_callbacks(estimator: Any, n_points: int) -> list:
+def make_callbacks(estimator: Any, n_points: int, n_steps: int | None = None) -> list:
     """Gather the callbacks of an estimator, with a progress bar where `verbose` asks for it.
 
     Parameters
@@ -30,6 +31,8 @@ def make_callbacks(estimator: Any, n_points: int) -> list:
         An estimator with the options `callbacks` and `verbose`.
     n_points : int
         The number of rows, by which the progress bar divides the objective.
+    n_steps : int, optional
+        The most steps of the whole fit, by which the progress bar says how long it will take.
 
     Returns
     -------
@@ -44,7 +47,7 @@ def make_callbacks(estimator: Any, n_points: int) -> list:
     """
     given = estimator.callbacks
     callbacks = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
-    return [*callbacks, ProgressBar(n_points=n_points)] if estimator.verbose else callbacks
+    return [*callbacks, ProgressBar(n_points=n_points, n_steps=n_steps)] if estimator.verbose else callbacks
 
 
 if TYPE_CHECKING:
@@ -439,11 +442,16 @@ def _step_table(records: Mapping[str, np.ndarray]) -> dict[str, list[Any]]:
 # --- progress bar ----------------------------------------------------------------------------
 
 
+# Seconds from which on a fit says how long it will take.
+LONG_FIT = 60.0
+
+
 class ProgressBar(Callback):
     """Show one line on the terminal: phase, step, objective, noise and time left.
 
     It follows the fit through its phases. Where the output is no terminal (a file, a pipe, a notebook), plain
     lines are printed: one at the end, and before it one every `every` seconds, with the time that is left.
+    After the first chunk of a fit that will take more than a minute, a line says how long it will take.
     `verbose=1` of an estimator adds this callback.
 
     Parameters
@@ -454,6 +462,8 @@ class ProgressBar(Callback):
         Where the line goes to. Standard error by default.
     every : float, default 15.0
         Seconds between two lines where there is no terminal.
+    n_steps : int, optional
+        The most steps of all phases and models together. Without it the estimate is of the first phase alone.
 
     Examples
     --------
@@ -462,8 +472,14 @@ class ProgressBar(Callback):
     ProgressBar(n_points=100)
     """
 
-    def __init__(self, n_points: int | None = None, console: Console | None = None, every: float = 15.0) -> None:
-        self.n_points, self.console, self.every = n_points, console, every
+    def __init__(
+        self,
+        n_points: int | None = None,
+        console: Console | None = None,
+        every: float = 15.0,
+        n_steps: int | None = None,
+    ) -> None:
+        self.n_points, self.console, self.every, self.n_steps = n_points, console, every, n_steps
         self._clear()
 
     def __repr__(self) -> str:
@@ -471,11 +487,11 @@ class ProgressBar(Callback):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ProgressBar:
         return ProgressBar(
-            self.n_points, self.console, self.every
+            self.n_points, self.console, self.every, self.n_steps
         )  # a bar being drawn, and a console, cannot be copied
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**ProgressBar(self.n_points, None, self.every).__dict__}  # nor pickled
+        return {**ProgressBar(self.n_points, None, self.every, self.n_steps).__dict__}  # nor pickled
 
     def _clear(self) -> None:
         self._bar: Any = None
@@ -484,9 +500,12 @@ class ProgressBar(Callback):
         self._last: ChunkEvent | None = None
         self._mark: tuple[int, float] | None = None
         self._printed = 0.0
+        self._clock: float | None = None
 
     def on_start(self, phase: str, n_steps: int) -> None:
         self._mark = None
+        if self._last is None:
+            self._clock = time.perf_counter()
         if self._started is None:
             self._started = self.console if self.console is not None else _standard_error()
             if self._started.is_terminal and not self._started.is_dumb_terminal:
@@ -502,6 +521,8 @@ class ProgressBar(Callback):
             self.on_start(event.phase, event.n_steps)
         if self._last is not None and self._last.model_index != event.model_index:
             self._mark = None
+        if self._last is None:
+            self._print_estimate(event)
         self._last = event
         left = self._seconds_left(event)
         if self._bar is None and event.step < event.n_steps and event.seconds - self._printed >= self.every:
@@ -526,6 +547,20 @@ class ProgressBar(Callback):
         if self._started is not None:
             parts = [f"{_title(event)} {event.step}/{event.n_steps}", *_numbers(event, self.n_points), time]
             self._started.print("  ".join(parts), soft_wrap=True, highlight=False, markup=False)
+
+    def _print_estimate(self, event: ChunkEvent) -> None:
+        """How long the fit will take, by its first chunk, where that is more than a minute.
+
+        Programs are compiled before a phase starts, so the first chunk is as quick as the others.
+        """
+        n_steps = event.n_steps if self.n_steps is None else max(self.n_steps, event.step)
+        if self._started is None or self._clock is None or not event.step:
+            return
+        total = n_steps / event.step * (time.perf_counter() - self._clock)
+        if total > LONG_FIT:
+            of = f"phase {event.phase!r}" if self.n_steps is None else "training"
+            said = f"{of} will take about {clock(total)} ({n_steps} steps at most)"
+            self._started.print(said, soft_wrap=True, highlight=False, markup=False)
 
     def _seconds_left(self, event: ChunkEvent) -> float | None:
         """(n_steps − step) × seconds per step; the first chunk of a phase, most of it compilation, does not count."""

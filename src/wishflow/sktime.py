@@ -92,6 +92,8 @@ class WishartForecaster(BaseForecaster):
         drift_posterior="point",
         validation_fraction=0.1,
         calibrate="auto",
+        n_members=1,
+        reservoir_size=4096,
     ):
         self.drift = drift
         self.diffusion = diffusion
@@ -123,6 +125,8 @@ class WishartForecaster(BaseForecaster):
         self.drift_posterior = drift_posterior
         self.validation_fraction = validation_fraction
         self.calibrate = calibrate
+        self.n_members = n_members
+        self.reservoir_size = reservoir_size
         super().__init__()
 
     # --- fitting ---

@@ -1,6 +1,4 @@
-"""Fits that wait in files until they are scored: a job can then be stopped between its members, and processes can
-share them.
-"""
+"""Fits that wait in files until they are scored: a job can then be stopped between fit and scores."""
 
 from __future__ import annotations
 

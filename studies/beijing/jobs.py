@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 import wishflow as wf
 from wishflow import metrics
@@ -19,8 +20,8 @@ from wishflow.files.json import plain
 from wishflow.specs.base import Spec
 
 from ..provenance import provenance
-from .fits import forget, kept_fit
-from .models import MODELS, TRANSFORMS, Ensemble, Standardised, transform_by_kind
+from .fits import kept_fit
+from .models import MODELS, TRANSFORMS, Standardised, transform_by_kind
 from .protocol import Parts, roll, with_holes
 
 TRACED = ("wishart", "diagonal", "nodrift")
@@ -80,17 +81,8 @@ class Job:
     def options(self, parts: Parts) -> dict[str, Any]:
         """The options of one of our models for these series."""
         transform = transform_by_kind(TRANSFORMS, parts.train.columns)
-        return {**PLAIN, "transform": transform, **(MODELS[self.model].options or {}), **dict(self.changes)}
-
-    def members(self, parts: Parts) -> list[dict[str, Any]]:
-        """The options of each member: those of the model with a seed of its own, what is varied, and changes, which
-        win.
-        """
-        options, varied = self.options(parts), MODELS[self.model].varied or ({},)
-        return [
-            {"random_state": i, **options, **_for_columns(varied[i % len(varied)], parts), **dict(self.changes)}
-            for i in range(self.n_members)
-        ]
+        ours = MODELS[self.model].options or {}
+        return {**PLAIN, "transform": transform, **ours, "n_members": self.n_members, **dict(self.changes)}
 
     def settings(self, cell: str, parts: Parts) -> dict[str, Any]:
         """What a result must have been made with, as JSON."""
@@ -100,8 +92,6 @@ class Job:
         if self.is_ours:
             rule = estimator._training(*parts.train.shape)
             ours = {"rule": rule.to_json(), "n_members": self.n_members, "missing": self.missing}
-            if MODELS[self.model].varied:
-                ours["varied"] = list(MODELS[self.model].varied)
         return plain({"options": options, **ours, **self._extent(cell, parts)})
 
     def _extent(self, cell: str, parts: Parts) -> dict[str, Any]:
@@ -122,26 +112,25 @@ def _as_json(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _for_columns(varied: Mapping[str, Any], parts: Parts) -> dict[str, Any]:
-    """Varied options with transforms by kind turned into those of the columns of that kind, beside the usual ones."""
-    if "transform" not in varied:
-        return dict(varied)
-    by_kind: dict[tuple[str, ...], str] = {(kind,): name for kind, name in varied["transform"].items()}
-    return {**varied, "transform": transform_by_kind({**TRANSFORMS, **by_kind}, parts.train.columns)}
-
-
 def label_of(name: str) -> str:
     """The name of a row for readers."""
     model = name.removesuffix("-missing")
     return MODELS[model].label + (", entries deleted" if name != model else "")
 
 
-def fit_member(
-    job: Job, parts: Parts, i: int, callbacks: Any = None, folder: Path | None = None
-) -> tuple[Standardised, float]:
-    """Member i of one of our models at the end of the training part, and the seconds of its fit; kept in the folder."""
-    options = job.members(parts)[i]
-    train = with_holes(parts.train, job.missing)
+def fit_path(folder: Path, job: Job) -> Path:
+    """Where a fit waits until the job is scored."""
+    return folder / f"{'validation-' * job.is_validation}{job.name}.wf"
+
+
+def fit(job: Job, parts: Parts, callbacks: Any = None, folder: Path | None = None) -> tuple[Any, float]:
+    """The fitted model, at the end of the training part, and the seconds of its fit, which is kept in the folder.
+    Baselines know no missing values: they get all entries.
+    """
+    if not job.is_ours:
+        started = time.perf_counter()
+        return job.estimator(parts).fit(parts.train), time.perf_counter() - started
+    options, train = {"random_state": 0, **job.options(parts)}, with_holes(parts.train, job.missing)
 
     def made() -> wf.WishartForecaster:
         forecaster = wf.WishartForecaster(**{**options, "callbacks": callbacks})
@@ -150,30 +139,8 @@ def fit_member(
     rule = {name: job.settings("scores", parts)[name] for name in ("rule", "missing")}
     # A fit that waits may be older than the code.
     settings = {"options": _as_json(options), "n_rows": len(train), "commit": provenance()["commit"], **rule}
-    forecaster, seconds = kept_fit(None if folder is None else member_path(folder, job, i), settings, made)
-    return Standardised(forecaster, parts.mean, parts.sd), seconds
-
-
-def member_path(folder: Path, job: Job, i: int | str) -> Path:
-    """Where member i waits until the job is scored."""
-    return folder / f"{'validation-' * job.is_validation}{job.name}-{i}.wf"
-
-
-def forget_members(folder: Path, job: Job) -> None:
-    """Remove the fits of a job that wait, those of more members than it has now included."""
-    for path in folder.glob(member_path(folder, job, "[0-9]*").name):
-        forget(path)
-
-
-def fit(job: Job, parts: Parts, callbacks: Any = None, folder: Path | None = None) -> tuple[Any, float]:
-    """The fitted model, at the end of the training part, and the seconds of its fits. Baselines know no missing values:
-    they get all entries.
-    """
-    if not job.is_ours:
-        started = time.perf_counter()
-        return job.estimator(parts).fit(parts.train), time.perf_counter() - started
-    fits = [fit_member(job, parts, i, callbacks, folder) for i in range(job.n_members)]
-    forecaster, seconds = Ensemble([member for member, _ in fits]), sum(seconds for _, seconds in fits)
+    found, seconds = kept_fit(None if folder is None else fit_path(folder, job), settings, made)
+    forecaster = Standardised(found, parts.mean, parts.sd)
     return forecaster.update(parts.train.iloc[-N_COMPLETE:]) if job.missing else forecaster, seconds
 
 
@@ -184,7 +151,7 @@ def run(
     callbacks: Any = None,
     folder: Path | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Fit once, then the content of one result file after another; members that lie in the folder are fitted."""
+    """Fit once, then the content of one result file after another; a fit that lies in the folder is taken."""
     forecaster, fit_seconds = fit(job, parts, callbacks, folder)
     fitted = time.perf_counter()
     for cell in cells:
@@ -209,12 +176,22 @@ def _make(cell: str, forecaster: Any, parts: Parts, job: Job) -> dict[str, Any]:
     return joint(forecaster, parts, job.n_draws) if cell == "joint" else roll(forecaster, parts, job.n_draws)
 
 
-def objective_per_row(forecaster: Ensemble, parts: Parts) -> float:
+def objective_per_row(forecaster: Standardised, parts: Parts) -> float:
     """The objective of the first member at the end of training, a mean over the last iterations."""
-    return float(forecaster.members[0].history_["objective"].iloc[-N_LAST:].mean()) / len(parts.train)
+    history = forecaster.history_
+    first = history[history["member"] == 0] if "member" in history else history
+    return float(first["objective"].iloc[-N_LAST:].mean()) / len(parts.train)
 
 
-def traces(forecaster: Ensemble, parts: Parts, n_paths: int = N_PATHS) -> dict[str, Any]:
+def path_log_density(forecaster: Standardised, y: pd.DataFrame, seed: int) -> np.ndarray:
+    """log p(y_t | x_{t−1}) at the rows of y, which follow the end, for one simulated path x.
+
+    A forecast of one draw is that path, and the mixture over it the density of its own next step.
+    """
+    return forecaster.forecast(len(y), n_draws=1, random_state=seed).log_prob(y).to_numpy()
+
+
+def traces(forecaster: Standardised, parts: Parts, n_paths: int = N_PATHS) -> dict[str, Any]:
     """Log densities of the hours of the first window under simulated paths: the paper's figure of traces.
 
     Path s starts at the last training row and is simulated freely. What is traced is log p(y_t | x_{t−1}^s), the
@@ -224,7 +201,7 @@ def traces(forecaster: Ensemble, parts: Parts, n_paths: int = N_PATHS) -> dict[s
     is log 1/S Σ_s p(y_t | x_{t−1}^s), the score of the forecast itself.
     """
     rows = parts.first_window
-    each = np.stack([forecaster.path_log_density(rows, seed) for seed in range(n_paths)])
+    each = np.stack([path_log_density(forecaster, rows, seed) for seed in range(n_paths)])
     return {
         "start": str(rows.index[0]),
         "mean": each.mean(axis=0),
@@ -233,7 +210,7 @@ def traces(forecaster: Ensemble, parts: Parts, n_paths: int = N_PATHS) -> dict[s
     }
 
 
-def joint(forecaster: Ensemble, parts: Parts, n_draws: int) -> dict[str, Any]:
+def joint(forecaster: Standardised, parts: Parts, n_draws: int) -> dict[str, Any]:
     """Forecast draws of two temperatures (°C) at some hours of the first window, and what was observed then.
 
     Two stations with weather of their own: the paper's pair, Tiantan and Dongsi, shares one weather station.

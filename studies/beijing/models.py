@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
 
 import wishflow as wf
-from wishflow import metrics, plotting
+from wishflow import plotting
 from wishflow.cli.rivals import RandomWalk, VectorAutoregression
 from wishflow.series.forecast import Forecast
 
-# Chosen on October to December 2015, the members of the ensemble, which vary from it, on 2015 (docs/decisions.md).
+# Chosen on October to December 2015 (docs/decisions.md).
 BASE = {
     "kernel": "matern32",
     "lags": 24,
@@ -33,11 +32,7 @@ TRANSFORMS = {POLLUTANTS: "log1p", ("RAIN",): "log1p"}
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A row of the table: its name for readers, how it is drawn, and the options of ours or how a rival is made.
-
-    An ensemble has several members; `varied` are options of theirs, taken in turn, with transforms by kind of series
-    under the name "transform".
-    """
+    """A row of the table: its name for readers, how it is drawn, and the options of ours or how a rival is made."""
 
     label: str
     colour: str
@@ -45,7 +40,6 @@ class Model:
     options: Mapping[str, Any] | None = None
     make: Callable[[], Any] | None = None
     n_members: int = 1
-    varied: Sequence[Mapping[str, Any]] = ()
 
     @property
     def is_ours(self) -> bool:
@@ -77,14 +71,8 @@ MODELS = {
     "var24": _var(24, "-"),
     "ensemble": dataclasses.replace(
         _ours("Wishart, white noise by state, ensemble", "#CC79A7", "--", white_noise="state"),
-        # Fits of one kind differ by as much as kinds do: four kinds, four times each (docs/decisions.md).
+        # Fits of one kind differ by as much as kinds do (docs/decisions.md).
         n_members=16,
-        varied=(
-            {"kernel": "rbf", "transform": {"O3": "sqrt"}},
-            {"kernel": "matern32", "columns": "shared"},
-            {"kernel": "matern32", "transform": {"O3": "sqrt"}, "lags": 6},
-            {"kernel": "matern32", "columns": "shared", "lags": 6},
-        ),
     ),
     "wishart_state": _ours("Wishart, white noise by state", "#CC79A7", white_noise="state"),
     "wishart": _ours("Wishart (diffWGP)", plotting.colour_of("diffWGP")),
@@ -151,40 +139,3 @@ class Standardised:
     def _data_units(self, z: pd.DataFrame) -> pd.DataFrame:
         # Rounding may lead just below zero, where a logarithm takes nothing.
         return z.mul(self.sd).add(self.mean).round(9)
-
-
-class Ensemble:
-    """The equal mixture of forecasters that differ by seeds or options; each gives its share of the draws."""
-
-    def __init__(self, members: Sequence[Any]) -> None:
-        self.members = list(members)
-
-    def __copy__(self) -> Ensemble:
-        """A copy can be conditioned on new rows while the original stays where it is."""
-        return Ensemble([copy.copy(member) for member in self.members])
-
-    @property
-    def end_(self) -> Any:
-        return self.members[0].end_
-
-    def update(self, y: pd.DataFrame, X: Any = None) -> Ensemble:
-        for member in self.members:
-            member.update(y, X)
-        return self
-
-    def forecast(self, fh: Any, X: Any = None, n_draws: int = 1000) -> Forecast:
-        found = [member.forecast(fh, X, n_draws=n_draws // len(self.members)) for member in self.members]
-
-        def log_density(y: np.ndarray) -> np.ndarray:
-            return metrics.mixture_log_density([f.log_prob(y).to_numpy() for f in found])
-
-        samples = np.concatenate([f.samples.values for f in found])
-        return Forecast(samples, found[0].index, found[0].columns, log_density)
-
-    def path_log_density(self, y: pd.DataFrame, seed: int) -> Float[np.ndarray, " T"]:
-        """log p(y_t | x_{t−1}) at the rows of y, which follow the end, for one simulated path x of the member in turn.
-
-        A forecast of one draw is that path, and the mixture over it the density of its own next step.
-        """
-        member = self.members[seed % len(self.members)]
-        return member.forecast(len(y), n_draws=1, random_state=seed).log_prob(y).to_numpy()

@@ -14,7 +14,8 @@ from ..processes import lost_process_text, pool, side_by_side
 from ..progress import SuiteProgress, error_text
 from ..provenance import command
 from ..selection import chosen
-from .jobs import Job, fit_member, forget_members, run
+from .fits import forget
+from .jobs import Job, fit_path, run
 from .models import MODELS
 from .pages import write_outputs
 from .protocol import Parts, load_parts
@@ -22,7 +23,7 @@ from .results import is_finished, job_path, missing_cells, read_results
 from .tables import score_table
 
 MOST_MISSING = 0.9
-# Members that are fitted wait in this folder beside the results until their job is scored.
+# Fits wait in this folder beside the results until their job is scored.
 FITS = "fits"
 
 
@@ -120,7 +121,7 @@ def _outcome(
             write_json_atomic(job_path(output, job, result["cell"]), {**result, "provenance": source})
     except Exception as error:  # the other models can still be done: hours may hang on them
         return Outcome(True, error_text(error))
-    forget_members(output / FITS, job)
+    forget(fit_path(output / FITS, job))
     return Outcome(False, result_text(result))
 
 
@@ -135,12 +136,7 @@ def _one_by_one(
 def _side_by_side(
     output: Path, pending: Mapping[Job, list[str]], progress: SuiteProgress, n_processes: int
 ) -> Iterator[Outcome]:
-    """The same by several processes, in the order in which they end: first all members are fitted, then jobs scored."""
-    members = [(job, i) for job in pending if job.is_ours for i in range(job.n_members)]
-    for (job, i), error in side_by_side(pool, n_processes, members, _fit_alone, lambda task: (output, *task)):
-        # Who scores the job tries again, and tells what goes wrong then.
-        text = lost_process_text(error) if isinstance(error, BaseException) else error
-        progress.say(f"{job.title}, fit {i + 1} of {job.n_members}" + (f" failed: {text}" if text else ""))
+    """The same by several processes, in the order in which they end."""
     longest_first, typed = sorted(pending, key=lambda job: job.n_fits, reverse=True), command()
     outcomes = side_by_side(
         pool, n_processes, longest_first, _run_alone, lambda job: (output, job, pending[job], typed)
@@ -148,15 +144,6 @@ def _side_by_side(
     for job, outcome in outcomes:
         progress.begin(job)
         yield Outcome(True, lost_process_text(outcome)) if isinstance(outcome, BaseException) else outcome
-
-
-def _fit_alone(output: Path, job: Job, i: int) -> str | None:
-    """A member in a process of its own; what went wrong, if anything did."""
-    try:
-        fit_member(job, load_parts(job.is_validation), i, None, output / FITS)
-    except Exception as error:
-        return error_text(error)
-    return None
 
 
 def _run_alone(output: Path, job: Job, cells: list[str], typed: str) -> Outcome:

@@ -1,6 +1,6 @@
 """The Beijing forecasters on January and February 2017, which nothing was chosen on and which come after all looks.
 
-    python -m studies.beijing --models ensemble --processes 16 --output RUN  # stopped before it scores: RUN/fits
+    python -m studies.beijing --models ensemble --output RUN  # stopped before it scores: RUN/fits
     python -m studies.benchmarks.beijing_after RUN/fits  # writes studies/results/beijing_after.json
 
 The fits are those of the comparison, to 2014 and 2015; 2016 is what they are conditioned on, row by row.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,10 +17,10 @@ import pandas as pd
 
 import wishflow as wf
 from wishflow.datasets import load_beijing
-from wishflow.files.json import write_json_atomic
+from wishflow.files.json import read_json, write_json_atomic
 
-from ..beijing.jobs import Job, fit
-from ..beijing.models import MODELS, Ensemble, Standardised
+from ..beijing.jobs import Job, fit, fit_path
+from ..beijing.models import Standardised
 from ..beijing.protocol import Parts, load_parts, roll
 from ..paths import RESULTS
 from ..provenance import provenance
@@ -38,17 +37,19 @@ def parts_after(parts: Parts) -> Parts:
     return dataclasses.replace(parts, train=past, rest=rest, is_observed=measured.notna().loc[rest.index])
 
 
-def ensemble_of(folder: Path, parts: Parts) -> tuple[Ensemble, list[str]]:
-    """The fits of a folder, and the commits that made them."""
-    paths, n_members = sorted(folder.glob("ensemble-[0-9]*.wf")), MODELS["ensemble"].n_members
-    settings = [json.loads(path.with_suffix(".json").read_text())["settings"] for path in paths]
-    if len(paths) != n_members or any(one["n_rows"] != len(parts.train) for one in settings):
+def ensemble_of(folder: Path, parts: Parts) -> tuple[Standardised, str]:
+    """The fit of a folder, and the commit that made it."""
+    path = fit_path(folder, Job("ensemble"))
+    found = read_json(path.with_suffix(".json"))
+    n_rows = None if found is None else found["settings"]["n_rows"]
+    if not path.exists() or n_rows != len(parts.train):
+        given = "no fit" if not path.exists() or found is None else f"a fit to {n_rows} rows"
         raise SystemExit(
-            f"{folder} holds {len(paths)} fits to {sorted({one['n_rows'] for one in settings})} rows; expected "
-            f"the {n_members} of the ensemble, to {len(parts.train)} rows: fit them with python -m studies.beijing."
+            f"{folder} holds {given}; expected that of the ensemble, to {len(parts.train)} rows: fit it with "
+            "python -m studies.beijing."
         )
-    members = [Standardised(wf.load(path), parts.mean, parts.sd) for path in paths]
-    return Ensemble(members), sorted({one["commit"] for one in settings})
+    assert found is not None
+    return Standardised(wf.load(path), parts.mean, parts.sd), found["settings"]["commit"]
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -62,10 +63,10 @@ def main() -> None:
     options = parse()
     parts = load_parts()
     after = parts_after(parts)
-    ensemble, commits = ensemble_of(options.fits, parts)
+    ensemble, commit = ensemble_of(options.fits, parts)
     forecasters = {name: fit(Job(name), parts)[0] for name in BASELINES} | {"ensemble": ensemble}
     result: dict[str, object] = {"n_windows": after.n_windows, "n_draws": N_DRAWS}
-    result |= {"fitted_by": commits, "n_members": len(ensemble.members)}
+    result |= {"fitted_by": [commit], "n_members": len(ensemble.forecaster.members_)}
     for name, forecaster in forecasters.items():
         found = roll(forecaster.update(parts.rest), after, N_DRAWS)
         result[name] = {key: found[key] for key in ("bands", "log_density_1", "windows")}

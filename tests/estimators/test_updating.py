@@ -86,10 +86,9 @@ def test_an_entry_that_was_missing_is_filled(y):
 
 
 @pytest.mark.parametrize("lags", [1, 3])
-def test_the_reservoir_is_the_latest_half_and_blocks_of_the_past(monkeypatch, lags):
-    monkeypatch.setattr(updating, "RESERVOIR", 500)
+def test_the_reservoir_is_the_latest_half_and_blocks_of_the_past(lags):
     y = simulated(1500)
-    model = wf.WishartForecaster(**{**SMALL, "max_iter": 1}, lags=lags).fit(y.iloc[:400])
+    model = wf.WishartForecaster(**{**SMALL, "max_iter": 1}, lags=lags, reservoir_size=500).fit(y.iloc[:400])
     assert len(model.reservoir_[None].index) == 400
     before = model.reservoir_[None].index
     for end in range(600, 1501, 300):
@@ -141,10 +140,9 @@ def test_rows_without_a_value_do_not_judge(fitted, y):
     assert judges_of(fitted, y.iloc[150::2])[1] == HOURS[188:200:2].tolist()
 
 
-def test_rows_that_the_reservoir_dropped_are_not_new(monkeypatch):
-    monkeypatch.setattr(updating, "RESERVOIR", 500)
+def test_rows_that_the_reservoir_dropped_are_not_new():
     y = simulated(1200)
-    model = wf.WishartForecaster(**{**SMALL, "max_iter": 1}).fit(y.iloc[:1100])
+    model = wf.WishartForecaster(**{**SMALL, "max_iter": 1}, reservoir_size=500).fit(y.iloc[:1100])
     known = model.reservoir_[None].index
     assert len(known) <= 500
     old, new = judges_of(model, y)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import io
 import json
@@ -22,7 +21,7 @@ from studies import paths, report
 from studies.beijing import figures, jobs, pages, protocol, published, reproduce, tables
 from studies.beijing.__main__ import main as command
 from studies.beijing.jobs import Job
-from studies.beijing.models import MODELS, POLLUTANTS, Ensemble, Standardised, transform_by_kind
+from studies.beijing.models import MODELS, POLLUTANTS, Standardised, transform_by_kind
 from studies.beijing.protocol import BANDS, HORIZON
 from studies.beijing.results import SCORES, job_path, missing_cells, read_result, read_results, result_path
 from studies.benchmarks.tables import forecasting
@@ -190,32 +189,6 @@ class Member:
         return Forecast(samples, self.index[:fh], pd.Index(["a", "b"]), log_density)
 
 
-@pytest.fixture
-def ensemble():
-    index = pd.date_range("2016-01-01", periods=4, freq="h")
-    return Ensemble([Member(-1.0, index), Member(2.0, index)]), pd.DataFrame(np.zeros((4, 2)), index, ["a", "b"])
-
-
-def test_an_ensemble_is_the_equal_mixture_of_its_members(ensemble):
-    both, y = ensemble
-    found = both.forecast(4, n_draws=10)
-    assert found.samples.shape == (10, 4, 2)
-    densities = [np.exp(-0.5 * 2 * level**2) / (2 * np.pi) for level in (-1.0, 2.0)]
-    np.testing.assert_allclose(found.log_prob(y), np.log(np.mean(densities)))
-
-
-def test_paths_come_from_the_members_in_turn(ensemble):
-    both, y = ensemble
-    for seed, level in ((0, -1.0), (1, 2.0), (2, -1.0)):
-        np.testing.assert_allclose(both.path_log_density(y, seed), -np.log(2 * np.pi) - level**2)
-
-
-def test_a_copy_moves_on_without_the_original(ensemble):
-    both, y = ensemble
-    copy.copy(both).update(y)
-    assert [member.seen for member in both.members] == [0, 0]
-
-
 def test_standardised_forecasts_are_those_of_the_data_in_other_units():
     """Draws by (y − mean)/sd, densities by the Jacobian: N(level, 1) becomes N((level − mean)/sd, 1/sd²)."""
     index = pd.date_range("2016-01-01", periods=4, freq="h")
@@ -273,24 +246,11 @@ def test_settings_are_json_and_tell_jobs_apart(parts):
     assert dataclasses.replace(job, n_draws=10).settings("traces", parts) == job.settings("traces", parts)
 
 
-def test_members_of_an_ensemble_take_turns_and_changes_win(parts):
-    """Members differ as the model says; the number is the model's own unless one is given."""
+def test_the_number_of_members_is_that_of_the_model_unless_one_is_given(parts):
     [job] = reproduce.asked_jobs(["ensemble"])
-    named = [parts.train.columns[0], "Shunyi PM10", "Shunyi O3"]
-    parts = dataclasses.replace(parts, train=parts.train.set_axis(named, axis=1))
-    members, usual = job.members(parts), job.options(parts)["transform"]
-    assert [options["kernel"] for options in members] == ["rbf", "matern32", "matern32", "matern32"] * 4
-    assert [options.get("columns") for options in members] == [None, "shared", None, "shared"] * 4
-    assert [options["transform"] == usual for options in members] == [False, True, False, True] * 4
-    assert [options["lags"] for options in members] == [24, 24, 6, 6] * 4
-    assert usual["Shunyi O3"] == "log1p" and members[2]["transform"] == {**usual, "Shunyi O3": "sqrt"}
-    varied = job.settings("scores", parts)["varied"]
-    assert json.loads(json.dumps(varied)) == varied and len(varied) == 4
-    changed = dataclasses.replace(job, changes=(("kernel", "linear"), ("transform", "log1p")))
-    assert {(options["kernel"], options["transform"]) for options in changed.members(parts)} == {("linear", "log1p")}
-    [one] = reproduce.asked_jobs(["wishart"])
-    assert len(one.members(parts)) == 1 and "varied" not in one.settings("scores", parts)
-    assert reproduce.asked_jobs(["wishart"], n_members=3)[0].n_members == 3
+    assert job.options(parts)["n_members"] == job.settings("scores", parts)["n_members"] == 16
+    [one], [three] = reproduce.asked_jobs(["wishart"]), reproduce.asked_jobs(["wishart"], n_members=3)
+    assert (one.options(parts)["n_members"], three.options(parts)["n_members"]) == (1, 3)
 
 
 @pytest.mark.parametrize(("n_draws", "n_members", "missing"), [(3, 2, 0.0), (100, 1, 1.0), (100, 1, -0.1)])
@@ -323,21 +283,20 @@ def test_our_model_from_fit_to_all_cells(parts, tmp_path):
 
 
 @pytest.mark.slow
-def test_members_that_were_fitted_are_not_fitted_again(parts, tmp_path, monkeypatch):
-    """A run that is stopped between members goes on from there, to the same forecasts; other settings start anew."""
+def test_what_was_fitted_is_not_fitted_again(parts, tmp_path, monkeypatch):
+    """A run that is stopped before its scores goes on from there, to the same forecasts; other settings start anew."""
     job = Job("diagonal", n_draws=20, n_members=2, changes=SMALL)
-    whole, _ = jobs.fit(job, parts)
-    _, seconds = jobs.fit_member(job, parts, 0, folder=tmp_path)
+    whole, seconds = jobs.fit(job, parts, folder=tmp_path)
     trained = []
     real = jobs.wf.WishartForecaster.fit
     monkeypatch.setattr(jobs.wf.WishartForecaster, "fit", lambda self, *a: trained.append(self) or real(self, *a))
     again, total = jobs.fit(job, parts, folder=tmp_path)
-    assert len(trained) == 1 and trained[0].random_state == 1 and total > seconds
+    assert not trained and total == seconds
     np.testing.assert_array_equal(again.forecast(3, n_draws=8).samples, whole.forecast(3, n_draws=8).samples)
     assert jobs.objective_per_row(again, parts) == jobs.objective_per_row(whole, parts)
     for other in (dataclasses.replace(job, missing=0.2), dataclasses.replace(job, changes=(*SMALL, ("max_iter", 3)))):
-        jobs.fit_member(other, parts, 0, folder=tmp_path)
-    assert len(trained) == 3
+        jobs.fit(other, parts, folder=tmp_path)
+    assert len(trained) == 2
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 
 from ..callbacks import CallbackList
 from ..errors import DataError
+from ..numerics.mixtures import mixture_weights
 from ..numerics.padding import size_class
 from ..training.journal import Trained
 from .calibration import MOST_PATHS, MOST_ROWS, Calibration, HonestRows, Recalibrated, recalibrated
@@ -28,9 +29,6 @@ from .training import Problem, gp_for, is_calibrated, train
 
 # Names of candidates.
 FLOW, ODE, GP = "flow", "flow without noise", "sparse GP"
-# Candidates of less weight than this are left out.
-LEAST_WEIGHT = 0.02
-N_WEIGHT_STEPS = 500
 N_NEIGHBOURS = 5
 MOST_NEW_ROWS = 500
 
@@ -155,16 +153,9 @@ def _out_of_fold(trained: list[Trained], held: list[Problem], folds: np.ndarray,
 
 
 def _weights(densities: dict[str, Float[np.ndarray, " N"]]) -> dict[str, float]:
-    """Weights of candidates that maximise Σ_n log Σ_c w_c p_c(y_n), by the steps of expectation maximisation."""
-    names = list(densities)
-    logs = np.stack([densities[name] for name in names])
-    logs = np.where(np.isfinite(logs), logs, -1e300)
-    w = np.full(len(names), 1.0 / len(names))
-    for _ in range(N_WEIGHT_STEPS if len(names) > 1 else 0):
-        with np.errstate(divide="ignore"):
-            w = scipy.special.softmax(logs + np.log(w)[:, None], axis=0).mean(1)
-    w = np.where(w < LEAST_WEIGHT, 0.0, w)
-    return {name: float(value) for name, value in zip(names, w / w.sum(), strict=True) if value > 0.0}
+    """Weights of candidates by the densities of out-of-fold rows; those without weight are left out."""
+    w = mixture_weights(np.stack(list(densities.values())))
+    return {name: float(value) for name, value in zip(densities, w, strict=True) if value > 0.0}
 
 
 # --- recalibration of a candidate ----------------------------------------------------------------

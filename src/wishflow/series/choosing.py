@@ -18,8 +18,10 @@ import scipy.stats
 from jaxtyping import Bool, Float, Int
 
 from ..metrics import crps_gaussian
+from ..numerics.scaling import Scaler
 from . import linear_gaussian as linear
 from .data.calendar import PERIODS, harmonics, seconds
+from .data.effects import series_scalers
 from .data.transforms import ColumnTransforms
 from .linear_gaussian import LinearModel, Stretch
 
@@ -47,7 +49,7 @@ NORMALS = scipy.special.ndtri(LEVELS)
 @dataclasses.dataclass(frozen=True)
 class Piece:
     """A stretch of one series without long gaps, in the units of y: values, stamps, covariates, and where it begins
-    among the rows of its series, of which there are `n_rows`.
+    among the rows of its series, of which there are `n_rows`; `key` is that of the series.
     """
 
     values: Float[np.ndarray, "T D"]
@@ -55,6 +57,7 @@ class Piece:
     covariates: Float[np.ndarray, "T U"]
     first: int
     n_rows: int
+    key: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +120,7 @@ class Judge:
         self.pieces, self.columns, self.fraction = list(pieces), columns, fraction
         values = np.concatenate([p.values for p in pieces])
         self.raw = values
-        self.sd = np.maximum(np.nanstd(values, axis=0), linear.TINY)
+        self.sd = [np.maximum(scaler.scale, linear.TINY) for scaler in scalers_of(self.pieces, values)]
         indices = [p.index for p in pieces]
         self.season = season_of(indices, eligible_periods(indices))
         n_held = max(self._fold(p.n_rows, 0)[1] - self._fold(p.n_rows, 0)[0] for p in pieces)
@@ -144,20 +147,21 @@ class Judge:
 
     # --- data of a candidate ---
 
-    def _with_transform(self, transform: tuple) -> tuple[ColumnTransforms, np.ndarray, np.ndarray, list[np.ndarray]]:
-        """The transforms, mean and scale behind them, and the pieces in these units with holes filled causally."""
+    def _with_transform(self, transform: tuple) -> tuple[ColumnTransforms, list[Scaler], list[np.ndarray]]:
+        """The transforms, level and scale of each piece behind them, and the pieces in these units with holes filled
+        causally.
+        """
         if transform not in self._filled:
             choice = dict(zip(self.columns, transform, strict=True)) if transform else None
             parts = ColumnTransforms.learnt(choice, self.columns, self.raw)[0]
-            z = [parts.forward(p.values) for p in self.pieces]
-            joined = np.concatenate(z)
-            mean, scale = np.nanmean(joined, axis=0), np.maximum(np.nanstd(joined, axis=0), linear.TINY)
-            z = [(part - mean) / scale for part in z]
-            self._filled[transform] = (parts, mean, scale, causally_filled(z))
+            z = [dataclasses.replace(p, values=parts.forward(p.values)) for p in self.pieces]
+            scalers = scalers_of(z, np.concatenate([p.values for p in z]))
+            scaled = [scaler.forward(p.values) for scaler, p in zip(scalers, z, strict=True)]
+            self._filled[transform] = (parts, scalers, causally_filled(scaled))
         return self._filled[transform]
 
     def stretches(self, config: Config) -> list[Stretch]:
-        rows = self._with_transform(config.transform)[3]
+        rows = self._with_transform(config.transform)[2]
         return [
             Stretch(
                 z, ~np.isnan(p.values), np.concatenate([p.covariates, harmonics_of(p.index, config.periods)], axis=1)
@@ -214,13 +218,13 @@ class Judge:
         return self._scores[config]
 
     def _score(self, config: Config) -> Scores | None:
-        transforms, mean, scale, _ = self._with_transform(config.transform)
+        transforms, scalers, _ = self._with_transform(config.transform)
         stretches, memory = self.stretches(config), max(config.lags)
         crps, densities = [], []
         for k, model in zip(self._folds, self.models(stretches, config), strict=True):
             if model is None:
                 continue
-            for piece, stretch in zip(self.pieces, stretches, strict=True):
+            for piece, stretch, scaler, sd_of_y in zip(self.pieces, stretches, scalers, self.sd, strict=True):
                 first = max(self._end(piece, k), memory)
                 end = int(np.clip(self._fold(piece.n_rows, k)[1] - piece.first, 0, len(stretch)))
                 origins = origins_of(first, end, self.n_steps)
@@ -228,13 +232,24 @@ class Judge:
                     continue
                 at, sd = linear.rolled(model, stretch, origins, self.n_steps)
                 y = np.stack([piece.values[o : o + self.n_steps] for o in origins])
-                crps.append(_crps(y, at, sd, mean, scale, transforms) / self.sd)
+                mean, scale = scaler.mean, scaler.scale
+                crps.append(_crps(y, at, sd, mean, scale, transforms) / sd_of_y)
                 densities.append(_log_density(y[:, 0], at[:, 0], sd[0], mean, scale, transforms))
         if not crps or not np.isfinite(np.concatenate(crps)).any():
             return None
         cells = np.concatenate(crps)
         bands = np.stack([_mean(cells[:, band].reshape(-1, self.dim)) for band in bands_of(self.n_steps)])
         return Scores(bands, _mean(np.concatenate(densities)))
+
+
+def scalers_of(pieces: Sequence[Piece], joined: Float[np.ndarray, "N D"]) -> list[Scaler]:
+    """Level and scale of each piece: those of its series in a panel, else of all rows."""
+    pooled = Scaler(np.nanmean(joined, axis=0), np.maximum(np.nanstd(joined, axis=0), linear.TINY))
+    by_key: dict[Any, list[np.ndarray]] = {}
+    for piece in pieces:
+        by_key.setdefault(piece.key, []).append(piece.values)
+    own = series_scalers({key: np.concatenate(parts) for key, parts in by_key.items()}, pooled)
+    return [own.get(piece.key, pooled) for piece in pieces]
 
 
 def _mean(cells: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " D"]:

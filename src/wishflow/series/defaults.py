@@ -153,16 +153,17 @@ def judge_of(options: Mapping[str, Any], panel: Panel, X: Panel | None, fraction
     spec = DynamicsSpec(lags=2, max_gap=float(checks.positive_int("max_gap", options["max_gap"])))
     units, tails = training_data(panel, X, spec, None, False, options["freq"])
     pieces = []
-    for tail in tails.values():
+    for key, tail in tails.items():
         tail = units.rows(tail, slice(-MOST_ROWS, None))
-        pieces += [_piece(units, tail, ticks) for ticks in units.ticks(tail)]
+        pieces += [_piece(units, key, tail, ticks) for ticks in units.ticks(tail)]
     if not pieces or sum(len(p.values) for p in pieces) < choosing.LEAST_ROWS:
         raise DataError("too few rows follow each other; expected stretches of several rows.")
     return choosing.Judge(pieces, panel.columns, fraction)
 
 
-def _piece(units: Units, tail: Tail, ticks: Ticks) -> choosing.Piece:
-    return choosing.Piece(units.inverse(ticks.y), tail.index[ticks.row], ticks.u, int(ticks.row[0]), len(tail.index))
+def _piece(units: Units, key: Any, tail: Tail, ticks: Ticks) -> choosing.Piece:
+    y, first = units.of_series(key).inverse(ticks.y), int(ticks.row[0])
+    return choosing.Piece(y, tail.index[ticks.row], ticks.u, first, len(tail.index), key)
 
 
 def given_periods(judge: choosing.Judge, calendar: bool | str) -> tuple[str, ...]:

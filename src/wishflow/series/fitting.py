@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from ..callbacks import CallbackList
 from ..inducing.points import inducing_points
 from ..numerics.devices import computing, on_device
 from ..training.specs import TrainingSpec
 from .data.units import Tail, Units
 from .defaults import Settings, validates
 from .layout import Layout
+from .members import plans_of
 from .specs import DynamicsSpec, chosen_lags
 from .starts import latent_start, latent_states, start_of
-from .training import SeriesProblem, train_series
+from .training import SeriesProblem, train_member
 from .validated import Validated, ValidatedProblem, is_possible, train_validated
 from .windows import Series, all_ticks, imputed, scored_items, whole_gaps
 
 
 @dataclasses.dataclass(frozen=True)
 class FitTask:
-    """A model to train on series."""
+    """A model to train on series, or several members of a mixture."""
 
     spec: DynamicsSpec
     training: TrainingSpec
@@ -32,41 +35,54 @@ class FitTask:
     settings: Settings
     seed: int
     schedule: Callable | None = None
+    n_members: int = 1
 
 
 def train(task: FitTask, calibrates: bool, callbacks: Callable[[int], list]) -> Validated:
-    """The trained model: by rolled validation where there are rows for it. `callbacks` makes them, given a number of
+    """The trained members: by rolled validation where there are rows for it. `callbacks` makes them, given a number of
     items.
     """
-    spec, settings, seed = task.spec, task.settings, task.seed
+    spec, settings = task.spec, task.settings
     series: list[Series] = list(task.tails.values())
     ticks, full = all_ticks(series, spec, spec.step), [imputed(s) for s in series]
     states, projection = (full, None) if spec.latent is None else latent_states(full, spec.latent.dim)
     n_covariates = series[0].covariates.shape[1]
     layout = Layout(states[0].values.shape[1], chosen_lags(spec.lags), n_covariates, task.units.n_linear)
     whole, items = whole_gaps(states, spec), scored_items(ticks, spec)
+    is_validated = validates(spec, settings)
+    plans = plans_of(spec, task.seed, task.n_members, is_validated and not task.units.transforms.grow_exponentially)
     with computing():
         start: Any = start_of(whole, spec)
         if projection is not None:
             start = latent_start(full, states, projection, start)
-        Z = inducing_points(np.asarray(layout.kernel_inputs(on_device(whole.X))), settings.n_inducing, seed)
-    if validates(spec, settings):
-        problem = ValidatedProblem(
-            spec,
-            task.training,
-            task.units,
-            task.tails,
-            layout,
-            Z,
-            settings.tightness,
-            settings.season,
-            seed,
-            task.schedule,
-            calibrates,
-        )
-        if is_possible(problem):
+        inputs = np.asarray(layout.kernel_inputs(on_device(whole.X)))
+        places = [inducing_points(inputs, settings.n_inducing, seed) for _, seed in plans]
+    if is_validated:
+        problems = [
+            ValidatedProblem(
+                kind,
+                task.training,
+                task.units,
+                task.tails,
+                layout,
+                Z,
+                settings.tightness,
+                settings.season,
+                seed,
+                task.schedule,
+                calibrates,
+            )
+            for (kind, seed), Z in zip(plans, places, strict=True)
+        ]
+        if is_possible(problems[0]):
             with computing():
-                return train_validated(problem, callbacks(len(whole)))
-    plain = SeriesProblem(spec, task.training, layout, *items, start, Z, seed, task.schedule)
-    with computing():
-        return Validated(train_series(plain, callbacks(plain.n_items)), None, None)
+                return train_validated(problems, callbacks(len(whole)))
+    plain = [
+        SeriesProblem(spec, task.training, layout, *items, start, Z, seed, task.schedule)
+        for (_, seed), Z in zip(plans, places, strict=True)
+    ]
+    n = len(plain)
+    with computing(), CallbackList(callbacks(plain[0].n_items)) as calls:
+        started = time.perf_counter()
+        found = [train_member(problem, calls, k, n, started) for k, problem in enumerate(plain)]
+    return Validated(tuple(found), np.full(n, 1.0 / n), None, None)

@@ -24,20 +24,25 @@ from ..training.options import TrainingOptions, preset_spec, with_options
 from ..training.specs import TrainingSpec
 from ..wishart.specs import DIFFUSIONS, DiffusionSpec, GPDiffusion, Wishart
 from . import defaults, updating
-from .data.frames import ONLY, Panel, check_form, check_targets, read
+from .data.frames import ONLY, Panel, check_form, check_targets, named_as, read
 from .data.horizons import horizon
 from .data.intake import further_rows, training_data
 from .data.times import noise_seed
 from .data.units import Tail
+from .drift import DriftMonitor
 from .fitting import FitTask, train
 from .forecast import Forecast
 from .forecast_frames import ForecastFrames
+from .members import Member, joined, status_of
 from .presets import SERIES_PRESETS
 from .recalibration import Moved
 from .running import runner_of
 from .running.base import AbstractRunner, limits_with, sides
+from .running.mixture import MixedRunner, member_seed
 from .specs import DynamicsSpec, Lags, chosen_lags
-from .summary import announce, summary_of
+from .step_scores import new_steps, step_scores
+from .summary import announce, summary_of, warn_of_drift
+from .validated import Validated
 from .windows import Series, value_range
 
 
@@ -78,6 +83,19 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
     masses: what comes beyond the limits has none (−∞). Forecasts with limits are not recalibrated. `drift_posterior`:
     "point", a fitted GP drift, or "gaussian": its weights have a posterior with its full KL divergence, and each
     simulated path draws a function.
+
+    `n_members=K` mixes K models that are trained from different starts (`members_`, `weights_`). Options are chosen
+    once. Each member keeps what the held-back rows keep of it, and every second one has Student-t innovations where the
+    others are Gaussian and no transform is a logarithm. The weights are those of the highest density of the held-back
+    rows, which no member was trained on by then; without such rows they are equal. Each path of a forecast is one of a
+    member, densities are those of the mixture, and the recalibration is estimated for it. `model_` and `spec_` are
+    those of the first member; `history_` and `validation_history_` have a column "member".
+
+    `reservoir_size`: how many rows of the past are kept for `update(update_params=True)`: all of them up to this
+    number, of more the latest half and blocks spread over the time before. The series of a panel share the number, with
+    192 rows or more for each. These rows are part of the fitted forecaster, its pickles and its model files; with 0
+    there are none, and such updates train on the new rows and the last ones before them, which forecasts start from and
+    files always hold.
 
     With chosen lags complete rows are scored and forecast exactly as with all of them. Holes are integrated out within
     six lags without a gap, and within longer memories where the longest lag times the number of series is at most 160;
@@ -121,6 +139,8 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         drift_posterior="point",
         validation_fraction=0.1,
         calibrate="auto",
+        n_members=1,
+        reservoir_size=updating.RESERVOIR,
     ):
         self.drift = drift
         self.diffusion = diffusion
@@ -152,6 +172,8 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         self.drift_posterior = drift_posterior
         self.validation_fraction = validation_fraction
         self.calibrate = calibrate
+        self.n_members = n_members
+        self.reservoir_size = reservoir_size
 
     # --- fitting ---
 
@@ -172,6 +194,8 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
             raise OptionError(f"calibrate={self.calibrate!r} given; expected 'auto' or None.")
         covariates = _read_covariates(X)
         fraction = checks.fraction("validation_fraction", self.validation_fraction)
+        n_members = checks.positive_int("n_members", self.n_members)
+        size = checks.whole_number("reservoir_size", self.reservoir_size, 0, updating.MOST_RESERVOIR)
         settings = defaults.plain_settings(self.get_params(deep=False), "validation_fraction=0: no rows to choose by")
         if fraction > 0.0:
             settings = defaults.settings_of(self.get_params(deep=False), panel, covariates, fraction)
@@ -186,19 +210,34 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         announce(self, settings)
         self.fh_ = fh
         series: list[Series] = list(tails.values())
-        self.limits_ = self._limits(value_range(series))
+        seen = None if self.limits is None else value_range(self.units_.in_common(tails))
+        self.limits_ = self._limits(seen)
         n_rows = sum(len(s) for s in series)
         self.training_ = self._training(n_rows, len(panel.columns), settings.max_iter)
         if defaults.validates(self.spec_, settings):
             self.training_ = defaults.quick(self.training_, fraction, self.n_train_samples is not None)
-        task = FitTask(self.spec_, self.training_, self.units_, tails, settings, self.seed_, self._schedule)
-        found = train(task, self.calibrate is not None, lambda n_items: make_callbacks(self, n_items))
-        self.model_, self.history_, self.n_iter_ = found.trained.model, found.trained.history, found.trained.n_iter
-        self.status_, self.spec_ = found.trained.status, found.trained.spec
+        task = FitTask(self.spec_, self.training_, self.units_, tails, settings, self.seed_, self._schedule, n_members)
+        n_steps = n_members * self.training_.max_iter
+        found = train(task, self.calibrate is not None, lambda n_items: make_callbacks(self, n_items, n_steps))
+        self._accept(found, n_members)
+        self.monitor_: DriftMonitor | None = DriftMonitor.of(found.held_scores)
         self.validation_history_, self.calibration_ = found.candidates, found.calibration
         self.tails_ = {key: self.units_.last_rows(tail) for key, tail in tails.items()}
-        self.reservoir_: dict[Any, Tail] | None = updating.reservoir_of(self.units_, tails)
+        self.reservoir_: dict[Any, Tail] | None = updating.reservoir_of(self.units_, tails, size)
         self._keep(settings)
+
+    def _accept(self, found: Validated, n_members: int) -> None:
+        """The trained members; `model_` and `spec_` are those of the first."""
+        for name in ("members_", "weights_"):
+            self.__dict__.pop(name, None)
+        if n_members > 1:
+            self.members_ = tuple(Member(one.spec, one.model) for one in found.members)
+            self.weights_ = found.weights
+        self.model_, self.spec_ = found.members[0].model, found.members[0].spec
+        history = joined([one.history for one in found.members])
+        assert history is not None
+        self.history_, self.n_iter_ = history, sum(one.n_iter for one in found.members)
+        self.status_ = status_of(found.members, found.weights)
 
     def _keep(self, settings: defaults.Settings) -> None:
         """What was chosen, as attributes."""
@@ -239,10 +278,10 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         )
         return with_options(preset_spec(self.preset, SERIES_PRESETS, n_rows, n_columns, simulates=simulates), options)
 
-    def _limits(self, seen: Float[np.ndarray, "2 P"]) -> Float[np.ndarray, "2 P"] | None:
-        """The lowest and highest values of a path, given those of the data, in the units of the model."""
+    def _limits(self, seen: Float[np.ndarray, "2 P"] | None) -> Float[np.ndarray, "2 P"] | None:
+        """The lowest and highest values of a path, by those of all series, in the units that these have in common."""
         share = checks.share_or_none("limits", self.limits)
-        if share is None:
+        if share is None or seen is None:
             return None
         if self.spec_.latent is not None:
             raise OptionError(
@@ -256,8 +295,12 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
     def _schedule(self) -> Callable | None:
         return self.learning_rate if callable(self.learning_rate) else None
 
-    def _runner(self) -> AbstractRunner:
-        return runner_of(self.model_, self.limits_)
+    def _runner(self, key: Any = ONLY) -> AbstractRunner:
+        """What the model can do, for one series."""
+        limits = None if self.limits_ is None else self.units_.from_common(key, self.limits_)
+        if not hasattr(self, "members_"):
+            return runner_of(self.model_, limits)
+        return MixedRunner([runner_of(member.model, limits) for member in self.members_], self.weights_)
 
     # --- forecasting ---
 
@@ -288,7 +331,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         return found if self.is_panel_ else found[ONLY]
 
     def _forecast(self, key: Any, tail: Tail, fh: Any, X: Panel | None, n_draws: int, seed: int) -> Forecast:
-        units, runner = self.units_, self._runner()
+        units, runner = self.units_.of_series(key), self._runner(key)
         index = horizon(units.axis, fh, tail.index[-1]).rename(units.index_names[-1])
         ticks = units.ticks(tail)[-1]
         seed = noise_seed(seed, key, tail.index[-1])
@@ -321,9 +364,10 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         """
         panel = self._read(y)
         tails = self._with_past(panel, _read_covariates(X))
-        scores = {key: _counted_once(self._log_prob(tail)[at], at) for key, (tail, at) in tails.items()}
+        scores = {key: _counted_once(self._log_prob(key, tail)[at], at) for key, (tail, at) in tails.items()}
         found = {key: pd.Series(values, index=panel.tables[key].index) for key, values in scores.items()}
-        result = pd.concat(found, names=list(panel.names)) if self.is_panel_ else found[ONLY]
+        names = named_as(panel.names, self.units_.index_names)
+        result = pd.concat(found, names=names) if self.is_panel_ else found[ONLY]
         return result.rename("log_prob")
 
     def _read(self, y: Any) -> Panel:
@@ -333,9 +377,9 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         check_form(panel, self.is_panel_)
         return panel
 
-    def _log_prob(self, tail: Tail) -> np.ndarray:
-        units = self.units_
-        result = self._runner().row_log_density(units.ticks(tail), len(tail.index), self.seed_)
+    def _log_prob(self, key: Any, tail: Tail) -> np.ndarray:
+        units = self.units_.of_series(key)
+        result = self._runner(key).row_log_density(units.ticks(tail), len(tail.index), self.seed_)
         return result + units.log_jacobian(units.inverse(tail.values))
 
     def _with_past(self, panel: Panel, X: Panel | None) -> dict[Any, tuple[Tail, np.ndarray]]:
@@ -352,24 +396,27 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         """Condition on new rows and move the end of the data; with `update_params` also train on.
 
         At a stamp that is known already a new number replaces the old one, and a NaN leaves it. Training goes on with
-        the new rows and a reservoir of the past. The reservoir holds all rows up to 4,096; of more it keeps the latest
-        half, and blocks spread over the time before. The series of a panel share this number, with at least 192 rows
-        for each. The latest quarter of the new rows, those after the last known one, is held back from training. The
-        parameters change only if neither these rows nor the latest of the known rows, which training does use, are
-        described worse. `status_` says what happened, and `history_` calls the iterations "update" or "rejected
-        update". An error leaves the forecaster as it was. A panel gets the series that were not known before, too.
+        the new rows and a reservoir of the past (`reservoir_size`). The latest quarter of the new rows, those after the
+        last known one, is held back from training. The parameters change only if neither these rows nor the latest of
+        the known rows, which training does use, are described worse. `status_` says what happened, and `history_` calls
+        the iterations "update" or "rejected update". An error leaves the forecaster as it was. A panel gets the series
+        that were not known before, too.
+
+        New rows are also compared with those held back in `fit`: `drift_` has the numbers, and a warning says once that
+        a new fit is due (`refit_due_`). Complete rows after complete ones count.
         """
-        trains = checks.flag("update_params", update_params)
+        trains, was_due = checks.flag("update_params", update_params), self.refit_due_
         panel = self._read(y)
         admitted = further_rows(self.units_, panel, _read_covariates(X), self.tails_)
         self.units_.check_data(panel)
         new = {key: tail for key, (tail, _) in admitted.items()}
         tails, kept = updating.merged(self.units_, self.tails_, new), getattr(self, "reservoir_", None)
-        past = self.tails_ if kept is None else kept
-        rows = tails if kept is None else updating.merged(self.units_, kept, new)
+        past = kept or self.tails_
+        rows = updating.merged(self.units_, kept, new) if kept else tails
         changed: dict[str, Any] = {"tails_": {key: self.units_.last_rows(tail) for key, tail in tails.items()}}
         if kept is not None:
-            changed["reservoir_"] = updating.reservoir_of(self.units_, rows)
+            changed["reservoir_"] = updating.reservoir_of(self.units_, rows, self.reservoir_size)
+        changed |= self._watch(tails, new)
         if trains:
             if kept is None:
                 warnings.warn(
@@ -380,27 +427,72 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
             changed |= self._train_on(rows, past)
         for name, value in changed.items():
             setattr(self, name, value)
+        if self.refit_due_ and not was_due:
+            warn_of_drift(self)
         return self
+
+    def _watch(self, tails: dict[Any, Tail], new: dict[Any, Tail]) -> dict[str, Any]:
+        """The monitor of drift with the scores of the new rows."""
+        monitor = getattr(self, "monitor_", None)
+        if monitor is None:
+            return {}
+        ends = {key: tail.index[-1:] for key, tail in self.tails_.items()}
+        steps = new_steps(self.units_, {key: tails[key] for key in new}, ends)
+        if steps is None:
+            return {}
+        weights = getattr(self, "weights_", np.ones(1))
+        return {"monitor_": monitor.after(step_scores([m.model for m in self._members()], weights, steps, self.seed_))}
+
+    def _members(self) -> tuple[Member, ...]:
+        return getattr(self, "members_", (Member(self.spec_, self.model_),))
+
+    @property
+    def drift_(self) -> dict[str, float] | None:
+        """Whether rows since `fit` are of its law, as numbers; None where no rows were held back to compare with.
+
+        "statistic" is the largest of some sums (CUSUM) of how much scores of new rows differ from those of held-back
+        rows, "threshold" what it stays below: one false alarm is expected in "rows_per_false_alarm" rows. "n_rows"
+        counts the rows since `fit`, or since an update that changed the parameters; "alarm" is the one at which the
+        threshold was passed, NaN before.
+        """
+        monitor = getattr(self, "monitor_", None)
+        return None if monitor is None else monitor.numbers()
+
+    @property
+    def refit_due_(self) -> bool:
+        """Whether rows since `fit` differ so much from those held back in it that a new fit is due."""
+        monitor = getattr(self, "monitor_", None)
+        return monitor is not None and monitor.is_due
 
     def _train_on(self, rows: dict[Any, Tail], past: dict[Any, Tail]) -> dict[str, Any]:
         """The attributes that change when training goes on with these rows."""
-        found = updating.train_further(
-            self.model_,
-            self.spec_,
-            self.training_,
-            self.units_,
-            rows,
-            past,
-            self.seed_ + self.n_iter_,
-            self._schedule,
-            lambda n_items: make_callbacks(self, n_items),
-        )
-        limits = None if self.limits_ is None else self._limits(value_range(list(rows.values())))
+        members = self._members()
+        found = [
+            updating.train_further(
+                member.model,
+                member.spec,
+                self.training_,
+                self.units_,
+                rows,
+                past,
+                member_seed(self.seed_, k) + self.n_iter_,
+                self._schedule,
+                lambda n_items: make_callbacks(self, n_items),
+            )
+            for k, member in enumerate(members)
+        ]
+        limits = None if self.limits_ is None else self._limits(value_range(self.units_.in_common(rows)))
+        history = pd.concat([self.history_, joined([one.history for one in found])], ignore_index=True)
+        trained = tuple(Member(member.spec, one.model) for member, one in zip(members, found, strict=True))
+        monitor = getattr(self, "monitor_", None)
+        has_changed = any(one.model is not member.model for member, one in zip(members, found, strict=True))
         return {
-            "model_": found.model,
-            "history_": pd.concat([self.history_, found.history], ignore_index=True),
-            "n_iter_": self.n_iter_ + len(found.history),
-            "status_": found.status,
+            **({"monitor_": monitor.restarted()} if monitor is not None and has_changed else {}),
+            **({"members_": trained} if hasattr(self, "members_") else {}),
+            "model_": found[0].model,
+            "history_": history,
+            "n_iter_": len(history) if len(found) > 1 else self.n_iter_ + len(found[0].history),
+            "status_": status_of(found, getattr(self, "weights_", np.ones(1))),
             "limits_": self.limits_ if limits is None or self.limits_ is None else limits_with(self.limits_, limits),
         }
 
@@ -412,17 +504,17 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         panel = self._read(y)
         found = {}
         for key, (tail, of_row) in further_rows(self.units_, panel, _read_covariates(X), self.tails_).items():
-            rates, times = self._covariances(tail)[of_row], panel.tables[key].index.rename("time")
+            rates, times = self._covariances(key, tail)[of_row], panel.tables[key].index.rename("time")
             coordinates = {"time": times, "variable": self._names(), "variable_2": self._names()}
             found[key] = xr.DataArray(rates, coordinates, dims=("time", "variable", "variable_2"))
         return found if self.is_panel_ else found[ONLY]
 
-    def _covariances(self, tail: Tail) -> Float[np.ndarray, "T P P"]:
-        dim, units = len(self.columns_), self.units_
+    def _covariances(self, key: Any, tail: Tail) -> Float[np.ndarray, "T P P"]:
+        dim, units = len(self.columns_), self.units_.of_series(key)
         rates = np.full((len(tail.index), dim, dim), np.nan)
         for ticks in units.ticks(tail):
             is_row = ticks.row >= 0
-            values, rate = self._runner().covariances(ticks)
+            values, rate = self._runner(key).covariances(ticks)
             slope = units.slope(units.inverse(values[is_row]))
             rates[ticks.row[is_row]] = rate[is_row] * slope[:, :, None] * slope[:, None, :]
         return rates

@@ -34,41 +34,47 @@ N_FOLDS = 3
 @dataclasses.dataclass(frozen=True)
 class Part:
     """Ticks of a series without long gaps, in steps of one unit, with holes filled; `ends` are the ticks at which the
-    held-back parts of the folds begin, the last one first.
+    held-back parts of the folds begin, the last one first; `key` is that of the series.
     """
 
     ticks: Ticks
     rows: linear.Stretch
     ends: tuple[int, ...]
+    key: Any = None
 
 
 def parts_of(units: Units, tails: Mapping[Any, Tail], fraction: float) -> list[Part]:
     """All parts, cut where the last rows of each series are held back."""
-    found, cuts = [], []
-    for tail in tails.values():
+    found, cuts, keys = [], [], []
+    for key, tail in tails.items():
         n = len(tail.index)
         held = max(1, round(fraction * n))
         for ticks in units.ticks(tail):
             row = np.where(ticks.row >= 0, ticks.row, np.iinfo(int).max)
             row = np.minimum.accumulate(row[::-1])[::-1]  # a tick between rows belongs to the next of them
             found.append(ticks)
+            keys.append(key)
             cuts.append(tuple(int(np.searchsorted(row, n - k * held)) for k in range(N_FOLDS + 1)))
     values = causally_filled([ticks.y for ticks in found])
     rows = [linear.Stretch(z, ~np.isnan(t.y), t.u) for z, t in zip(values, found, strict=True)]
-    return [Part(t, r, ends) for t, r, ends in zip(found, rows, cuts, strict=True)]
+    return [Part(*part) for part in zip(found, rows, cuts, keys, strict=True)]
 
 
 def origins_in(parts: Sequence[Part], units: Units, lags: tuple[int, ...], k: int, n_steps: int) -> Origins | None:
     """Origins in fold k (1 is the last), spread over all series; None where there is none."""
-    memory, found = max(lags), []
+    memory, found, keys = max(lags), [], []
     n_each = max(1, MOST_ORIGINS // max(1, sum(p.ends[k - 1] - p.ends[k] >= n_steps for p in parts)))
     for part in parts:
         values, seen = part.rows.values, part.rows.is_seen
         for o in origins_of(max(part.ends[k], memory), part.ends[k - 1], n_steps, n_each):
             z = np.where(seen[o : o + n_steps], values[o : o + n_steps], np.nan)
             history = values[o - memory : o][::-1].reshape(-1)
-            found.append((history, part.rows.u[o : o + n_steps], z, units.inverse(z)))
-    return Origins(*(np.stack(arrays) for arrays in zip(*found, strict=True))) if found else None
+            found.append((history, part.rows.u[o : o + n_steps], z, units.of_series(part.key).inverse(z)))
+            keys.append(part.key)
+    if not found:
+        return None
+    histories, u, z, y = (np.stack(arrays) for arrays in zip(*found, strict=True))
+    return Origins(histories, u, z, y, tuple(keys))
 
 
 def transitions_of(parts: Sequence[Part], lags: tuple[int, ...]) -> tuple[Transitions, np.ndarray]:

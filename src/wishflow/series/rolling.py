@@ -21,13 +21,14 @@ MOST_CELLS = 144_000
 @dataclasses.dataclass(frozen=True)
 class Origins:
     """Where forecasts of a validation part start: histories in model units (the latest row first), the covariates of
-    the steps ahead, what was observed there (model units and units of y), NaN where nothing was.
+    the steps ahead, what was observed there (model units and units of y), NaN where nothing was, and keys of series.
     """
 
     histories: Float[np.ndarray, "N pD"]
     u: Float[np.ndarray, "N H U"]
     z: Float[np.ndarray, "N H D"]
     y: Float[np.ndarray, "N H D"]
+    keys: tuple[Any, ...] = ()
 
     def __len__(self) -> int:
         return len(self.histories)

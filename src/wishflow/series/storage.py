@@ -22,11 +22,13 @@ from .autoregressive import Start
 from .data.times import TimeAxis
 from .data.transforms import ColumnTransforms
 from .data.units import Tail, Units
+from .drift import DriftMonitor
 from .latent import LatentStart
 from .layout import Layout
+from .members import Member
 from .models import model_builder
 from .recalibration import HorizonScales
-from .specs import chosen_lags
+from .specs import DynamicsSpec, chosen_lags
 
 NOT_STORED = ("callbacks",)
 
@@ -52,7 +54,9 @@ def save_forecaster(forecaster: Any, path: str | Path) -> None:
         "has_freq": units.has_freq,
         "index_names": [name if isinstance(name, str) else None for name in units.index_names],
         **_rows_to_json(forecaster.tails_),
-        "reservoir": _rows_to_json(_reservoir(forecaster)),
+        "reservoir": None if forecaster.reservoir_ is None else _rows_to_json(_reservoir(forecaster)),
+        "drift": None if forecaster.monitor_ is None else _drift_to_json(forecaster.monitor_),
+        "effects": [plain(key) for key in units.effects],
         "flags": {"is_series": forecaster.is_series_, "is_panel": forecaster.is_panel_},
         "name": plain(forecaster.name_),
         "attributes": {name: plain(getattr(forecaster, name)) for name in ("seed_", "n_iter_", "status_")},
@@ -60,8 +64,31 @@ def save_forecaster(forecaster: Any, path: str | Path) -> None:
         "history_columns": forecaster.history_.columns.tolist(),
         "history_phases": forecaster.history_["phase"].tolist(),
         "chosen": _chosen_to_json(forecaster),
+        "members": _members_to_json(forecaster),
     }
     write_model(path, header, _arrays(forecaster))
+
+
+def _members_to_json(forecaster: Any) -> list[dict[str, Any]] | None:
+    """The members of a mixture, the first of which is the model of the file; None where there is one model alone."""
+    if not hasattr(forecaster, "members_"):
+        return None
+    return [
+        {"spec": one.spec.to_json(), "weight": float(weight), "n_inducing": int(one.model.field.basis.Z.shape[0])}
+        for one, weight in zip(forecaster.members_, forecaster.weights_, strict=True)
+    ]
+
+
+def _with_members(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Files of older versions have none."""
+    found = header.get("members")
+    if found is None:
+        return
+    members = [Member(forecaster.spec_, forecaster.model_)]
+    for k, one in enumerate(found[1:], start=1):
+        spec = specs.from_json(one["spec"])
+        members.append(Member(spec, _model(forecaster, spec, one["n_inducing"], _part(arrays, f"member.{k}."))))
+    forecaster.members_, forecaster.weights_ = tuple(members), np.array([one["weight"] for one in found])
 
 
 def _chosen_to_json(forecaster: Any) -> dict[str, Any]:
@@ -89,6 +116,17 @@ def _with_chosen(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.n
     forecaster.validation_history_ = None if table is None else pd.DataFrame(table)
     scales = _part(arrays, "calibration.")
     forecaster.calibration_ = HorizonScales(scales["horizons"], scales["scales"]) if scales else None
+
+
+def _drift_to_json(monitor: DriftMonitor) -> dict[str, int]:
+    return {"n_rows": monitor.n_rows, "alarm": monitor.alarm}
+
+
+def _monitor(counts: dict[str, int] | None, arrays: dict[str, np.ndarray]) -> DriftMonitor | None:
+    """Files of older versions, and of fits without held-back rows, have none."""
+    if counts is None:
+        return None
+    return DriftMonitor(arrays["reference"], arrays["spread"], arrays["sums"], counts["n_rows"], counts["alarm"])
 
 
 def _reservoir(forecaster: Any) -> dict[Any, Tail]:
@@ -164,10 +202,16 @@ def _index_of(header: dict[str, Any], values: np.ndarray) -> pd.Index:
 def _arrays(forecaster: Any) -> dict[str, np.ndarray]:
     with computing():
         arrays = {f"model.{name}": value for name, value in flatten_arrays(forecaster.model_).items()}
+        for k, member in enumerate(getattr(forecaster, "members_", ())[1:], start=1):
+            arrays |= {f"member.{k}.{name}": value for name, value in flatten_arrays(member.model).items()}
     for name, scaler in (("y", forecaster.units_.y_scaler), ("x", forecaster.units_.x_scaler)):
         if scaler is not None:
             arrays |= {f"{name}_scaler.mean": scaler.mean, f"{name}_scaler.scale": scaler.scale}
+    for i, scaler in enumerate(forecaster.units_.effects.values()):
+        arrays |= {f"effect.{i}.mean": scaler.mean, f"effect.{i}.scale": scaler.scale}
     arrays |= _rows_to_arrays("tail", forecaster.tails_) | _rows_to_arrays("reservoir", _reservoir(forecaster))
+    if forecaster.monitor_ is not None:
+        arrays |= {f"drift.{name}": getattr(forecaster.monitor_, name) for name in ("reference", "spread", "sums")}
     if forecaster.limits_ is not None:
         arrays["limits"] = forecaster.limits_
     if forecaster.calibration_ is not None:
@@ -195,10 +239,12 @@ def rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) ->
         setattr(forecaster, name, value)
     forecaster.tails_ = _rows_of(header, "tail", arrays, forecaster.units_.axis)
     # Files of older versions have none.
-    kept = header.get("reservoir", {"keys": [], "indices": []})
-    forecaster.reservoir_ = _rows_of(kept, "reservoir", arrays, forecaster.units_.axis) or None
+    kept = header.get("reservoir")
+    forecaster.reservoir_ = None if kept is None else _rows_of(kept, "reservoir", arrays, forecaster.units_.axis)
+    forecaster.monitor_ = _monitor(header.get("drift"), _part(arrays, "drift."))
     forecaster.limits_ = arrays.get("limits")
-    forecaster.model_ = _model(forecaster, header, arrays)
+    forecaster.model_ = _model(forecaster, forecaster.spec_, header["n_inducing"], _part(arrays, "model."))
+    _with_members(forecaster, header, arrays)
     forecaster.history_ = history_of_file(header, _part(arrays, "history."))
     return forecaster
 
@@ -221,6 +267,11 @@ def _units(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.ndarray
         spec.max_gap,
         # One level, and those of ids before it.
         tuple(header.get("index_names", (None, None) if header["flags"]["is_panel"] else (None,))),
+        # In files of older versions all series have one level and scale.
+        {
+            _key(key): Scaler(arrays[f"effect.{i}.mean"], arrays[f"effect.{i}.scale"])
+            for i, key in enumerate(header.get("effects", ()))
+        },
     )
 
 
@@ -243,18 +294,18 @@ def _part(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     return {name[len(prefix) :]: value for name, value in arrays.items() if name.startswith(prefix)}
 
 
-def _model(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+def _model(forecaster: Any, spec: DynamicsSpec, n_inducing: int, arrays: dict[str, np.ndarray]) -> Any:
     """A model of the right structure, built from its specs, filled with the arrays of the file."""
-    n_columns, latent = len(forecaster.columns_), forecaster.spec_.latent
+    n_columns, latent = len(forecaster.columns_), spec.latent
     dim = n_columns if latent is None else latent.dim
     n_covariates = next(iter(forecaster.tails_.values())).covariates.shape[1]
-    layout = Layout(dim, chosen_lags(forecaster.spec_.lags), n_covariates, forecaster.units_.n_linear)
+    layout = Layout(dim, chosen_lags(spec.lags), n_covariates, forecaster.units_.n_linear)
     with computing():
         start: Any = Start(np.zeros((dim, layout.n_lagged + n_covariates)), np.zeros(dim), np.eye(dim))
         if latent is not None:
             start = LatentStart(start, np.zeros((dim, 0)), np.zeros((n_columns, dim)), np.ones(n_columns))
-        Z = np.zeros((header["n_inducing"], layout.n_kernel_inputs))
-        template = model_builder(forecaster.spec_)(forecaster.spec_, layout, start, Z, jax.random.key(0))
+        Z = np.zeros((n_inducing, layout.n_kernel_inputs))
+        template = model_builder(spec)(spec, layout, start, Z, jax.random.key(0))
         template = jax.tree.map(np.asarray, template)
-        restored = unflatten_arrays(template, _part(arrays, "model."))
+        restored = unflatten_arrays(template, arrays)
     return jax.tree.map(np.asarray, restored)

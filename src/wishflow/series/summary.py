@@ -20,12 +20,36 @@ def summary_of(forecaster: Any) -> str:
         lines.append(f"  {name:<12} {_shown(getattr(forecaster, f'{name}_')):<28} {why}")
     if "prior" in forecaster.reasons_:
         lines.append(f"  {'prior':<12} {'':<28} {forecaster.reasons_['prior']}")
+    if hasattr(forecaster, "members_"):
+        pairs = zip(forecaster.members_, forecaster.weights_, strict=True)
+        lines += ["", *(f"  member {k:<5} weight {weight:.2f}  {one.name}" for k, (one, weight) in enumerate(pairs))]
     lines += ["", f"status: {forecaster.status_}"]
     if forecaster.validation_history_ is not None:
         lines += ["", forecaster.validation_history_.to_string(index=False, float_format=lambda value: f"{value:.4f}")]
+    if forecaster.drift_ is not None:
+        said = (
+            "a new fit is due: " + forecaster.monitor_.words(forecaster.columns_) if forecaster.refit_due_ else "none"
+        )
+        numbers = forecaster.drift_
+        lines += [
+            "",
+            f"drift in {numbers['n_rows']:.0f} rows since fit: {said} (statistic {numbers['statistic']:.1f}, ",
+        ]
+        lines[-1] += f"threshold {numbers['threshold']:.1f})"
     if forecaster.calibration_ is not None:
         lines += ["", f"recalibrated: {forecaster.calibration_.describe()}"]
     return "\n".join(lines)
+
+
+def warn_of_drift(forecaster: Any) -> None:
+    """Say once that a refit is due, and why."""
+    monitor = forecaster.monitor_
+    warnings.warn(
+        f"a new fit is due: {monitor.words(forecaster.columns_)} (row {monitor.alarm} since fit, statistic "
+        f"{monitor.sums.max():.1f}, threshold {monitor.threshold:.1f}; drift_). Fit again with recent rows, or try "
+        "update(..., update_params=True).",
+        stacklevel=3,
+    )
 
 
 def announce(forecaster: Any, settings: Settings) -> None:

@@ -58,9 +58,16 @@ class SeriesProblem:
 def train_series(problem: SeriesProblem, callbacks: Any = None) -> Trained:
     """Train one model of a time series."""
     with CallbackList(callbacks) as calls:
-        journal = Journal(calls)
-        outcome = run_phases([phase_of(problem)], start_of(problem), journal)
-        return journal.trained(outcome.models, outcome.status, [problem.spec])[0]
+        return train_member(problem, calls)
+
+
+def train_member(
+    problem: SeriesProblem, calls: CallbackList, k: int = 0, n_members: int = 1, started: float | None = None
+) -> Trained:
+    """Train model k of several that share callbacks; their seconds count from `started` on."""
+    journal = Journal(calls, (k,), n_members, started)
+    outcome = run_phases([phase_of(problem)], start_of(problem), journal)
+    return journal.trained(outcome.models, outcome.status, [problem.spec])[0]
 
 
 def start_of(problem: SeriesProblem) -> Any:

@@ -26,7 +26,7 @@ from .training import SeriesProblem, train_series
 from .windows import scored_items
 
 # Rows of the past that are kept for training, of all series of a panel together, and the fewest of each of them.
-RESERVOIR = 4096
+RESERVOIR, MOST_RESERVOIR = 4096, 1_000_000
 LEAST = 2 * TAIL
 # Older rows are kept or dropped in blocks of at least so many units of time.
 BLOCK = 96
@@ -42,12 +42,15 @@ TOLERANCE = 1.0
 # --- the rows that are kept -------------------------------------------------------------------------
 
 
-def reservoir_of(units: Units, tails: Mapping[Any, Tail]) -> dict[Any, Tail]:
-    """The rows of each series that training can go on with: all of them up to `RESERVOIR` rows.
+def reservoir_of(units: Units, tails: Mapping[Any, Tail], size: int = RESERVOIR) -> dict[Any, Tail]:
+    """The rows of each series that training can go on with: all of them up to `size` rows.
 
-    Of longer series the latest half of that number is kept, and older rows in blocks spread over the past.
+    Of longer series the latest half of that number is kept, and older rows in blocks spread over the past. The series
+    of a panel share the number. A size of zero keeps none.
     """
-    n_most = max(RESERVOIR // len(tails), LEAST)
+    if not size:
+        return {}
+    n_most = max(size // len(tails), min(LEAST, size))
     return {key: _thinned(units, tail, n_most) for key, tail in tails.items()}
 
 

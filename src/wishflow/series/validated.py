@@ -9,6 +9,8 @@ At the end the weights are those of all rows, and the rest of the training sees 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -22,7 +24,9 @@ from jaxtyping import Float, Int
 from ..callbacks import CallbackList
 from ..metrics import crps_samples
 from ..numerics.devices import on_device, random_key
+from ..numerics.mixtures import draws_of_each, mixture_weights
 from ..numerics.parameters import Positive
+from ..numerics.scaling import Scaler
 from ..training.journal import Journal, Trained
 from ..training.loop import DIVERGED, STOPPED
 from ..training.phases import Items, Stretch, run_phases
@@ -32,13 +36,16 @@ from . import linear_gaussian as linear
 from .autoregressive import DynamicsModel, Start, build
 from .batches import masked_batch, series_batch
 from .choosing import band_names, bands_of, horizon_of
+from .data.effects import series_scalers
 from .data.units import Tail, Units
 from .held_rows import LEAST_WHOLE, N_FOLDS, HeldBackSteps, Part, origins_in, parts_of, transitions_of
 from .layout import Layout
 from .linear import LinearDrift
+from .members import joined
 from .recalibration import COVERAGE, LEAST_ORIGINS, HorizonScales, horizon_scales, ratios_of
 from .rolling import Origins, simulated
 from .specs import DynamicsSpec, chosen_lags
+from .step_scores import last_steps, step_scores
 from .training import SeriesProblem, phase_of, start_of
 from .windows import Ticks, Transitions, scored_items
 
@@ -49,6 +56,10 @@ DAMPINGS = (1.0, 0.5, 0.25, 0.0)
 SLACK = 0.001
 # Standard errors by which the best candidate must be ahead of the linear model.
 LEAD = 1.0
+# Rows that count as divided equally between members: without them few held-back rows give one member all the weight.
+PRIOR_ROWS = 20.0
+# Held-back steps that later rows are compared with, the latest ones.
+MOST_REFERENCE = 2000
 NORMAL_WIDTH = 1.2815515655446004
 
 
@@ -79,7 +90,7 @@ def trial_of(
     draws = simulated(model, origins, seed)
     is_there = ~np.isnan(origins.y)
     with np.errstate(all="ignore"):
-        y = units.inverse(np.clip(draws, -1e6, 1e6))
+        y = units.inverse_each(origins.keys, np.clip(draws, -1e6, 1e6))
         crps = crps_samples(np.where(is_there, origins.y, 0.0), np.nan_to_num(y, nan=np.inf)) / sd
     return Trial(name, np.where(is_there, crps, np.nan), ratios_of(draws, origins.z), damping)
 
@@ -138,11 +149,16 @@ class ValidatedProblem:
 
 @dataclasses.dataclass(frozen=True)
 class Validated:
-    """The model that was kept, all candidates beside it (None: there were none), and the factors of its bands."""
+    """The models that were kept, one for each member, with their weights; all candidates beside them (None: there were
+    none), the factors of the bands of their mixture, and scores of the held-back steps under it (`step_scores`), by
+    states that had not seen them.
+    """
 
-    trained: Trained
+    members: tuple[Trained, ...]
+    weights: Float[np.ndarray, " K"]
     candidates: pd.DataFrame | None
     calibration: HorizonScales | None
+    held_scores: Float[np.ndarray, "R J"] | None = None
 
 
 def is_possible(problem: ValidatedProblem) -> bool:
@@ -155,47 +171,129 @@ def is_possible(problem: ValidatedProblem) -> bool:
     return origins is not None and n_before >= 10
 
 
-def train_validated(problem: ValidatedProblem, callbacks: Any = None) -> Validated:
+@dataclasses.dataclass(frozen=True)
+class _Shared:
+    """What all members have in common: rows, origins of forecasts, and linear models of the rows before the held-back
+    part and of all rows.
+    """
+
+    parts: Sequence[Part]
+    n_steps: int
+    origins: Origins
+    before: linear.LinearModel
+    whole: linear.LinearModel
+    transitions: Transitions
+    is_held: np.ndarray
+    sd: Float[np.ndarray, "N 1 P"]
+
+    @classmethod
+    def of(cls, problem: ValidatedProblem) -> _Shared:
+        units, lags = problem.units, chosen_lags(problem.spec.lags)
+        parts = parts_of(units, problem.tails, problem.training.validation_fraction)
+        rows = [p.rows for p in parts]
+        n_steps = horizon_of(max(p.ends[0] - p.ends[1] for p in parts), problem.season)
+        origins = origins_in(parts, units, lags, 1, n_steps)
+        before = linear.fitted(rows, lags, problem.tightness, [p.ends[1] for p in parts])
+        whole = linear.fitted(rows, lags, problem.tightness)
+        assert origins is not None and before is not None and whole is not None
+        sd = _deviations(units, problem.tails, origins.keys)
+        return cls(parts, n_steps, origins, before, whole, *transitions_of(parts, lags), sd)
+
+    def counts_steps(self, memory: int) -> bool:
+        """Whether steps are scored one by one; otherwise rows with holes are scored by the filter."""
+        n_all = sum(max(0, len(p.rows) - memory) for p in self.parts)
+        n_whole = sum(int(p.rows.is_seen[memory:].all(axis=1).sum()) for p in self.parts)
+        return n_whole >= LEAST_WHOLE * n_all
+
+
+def _deviations(units: Units, tails: Mapping[Any, Tail], keys: Sequence[Any]) -> Float[np.ndarray, "N 1 P"]:
+    """Standard deviations in the units of y: of the series of each origin where series have scales of their own."""
+    values = {key: units.of_series(key).inverse(tail.values) for key, tail in tails.items()}
+    joined = np.concatenate(list(values.values()))
+    pooled = Scaler(np.nanmean(joined, axis=0), np.nanstd(joined, axis=0))
+    own = series_scalers(values, pooled) if units.effects else {}
+    return np.stack([np.maximum(own.get(key, pooled).scale, linear.TINY)[None] for key in keys])
+
+
+@dataclasses.dataclass(frozen=True)
+class _Outcome:
+    """A member: what was kept of it, all its candidates, and its state before it saw the held-back rows (None: the
+    linear model).
+    """
+
+    trained: Trained
+    candidates: pd.DataFrame
+    state: DynamicsModel | None
+
+
+def train_validated(problems: Sequence[ValidatedProblem], callbacks: Any = None) -> Validated:
+    """Train the members, which differ by spec, seed and inducing points alone; weigh them, recalibrate their mixture.
+
+    Members without weight are left out.
+    """
+    first, shared = problems[0], _Shared.of(problems[0])
+    with CallbackList(callbacks) as calls:
+        journal = functools.partial(Journal, calls, n_models=len(problems), started=time.perf_counter())
+        found = [_trained_member(p, shared, functools.partial(journal, (k,))) for k, p in enumerate(problems)]
+    candidates = joined([one.candidates for one in found])
+    states = [_state_with(one.state, p, shared.before) for one, p in zip(found, problems, strict=True)]
+    held = _held_densities(states, shared, first.seed) if len(found) > 1 else np.zeros((1, 0))
+    weights = mixture_weights(held, PRIOR_ROWS)
+    kept = [k for k, weight in enumerate(weights) if weight > 0.0]
+    calibration = None
+    if first.calibrates:
+        calibration = _calibration([problems[k] for k in kept], [found[k].state for k in kept], weights[kept], shared)
+    scores = None
+    if shared.counts_steps(first.layout.memory):
+        steps = last_steps(shared.transitions, shared.is_held, MOST_REFERENCE)
+        scores = step_scores([states[k] for k in kept], weights[kept], steps, first.seed)
+    return Validated(tuple(found[k].trained for k in kept), weights[kept], candidates, calibration, scores)
+
+
+def _trained_member(problem: ValidatedProblem, shared: _Shared, journal: Callable[[], Journal]) -> _Outcome:
     """Train, choose, and go on with all rows."""
-    spec, units, seed = problem.spec, problem.units, problem.seed
-    lags = chosen_lags(spec.lags)
-    parts = parts_of(units, problem.tails, problem.training.validation_fraction)
-    rows = [p.rows for p in parts]
-    n_steps = horizon_of(max(p.ends[0] - p.ends[1] for p in parts), problem.season)
-    origins = origins_in(parts, units, lags, 1, n_steps)
-    before = linear.fitted(rows, lags, problem.tightness, [p.ends[1] for p in parts])
-    whole = linear.fitted(rows, lags, problem.tightness)
-    assert origins is not None and before is not None and whole is not None
-    values = np.concatenate([units.inverse(t.values) for t in problem.tails.values()])
-    sd = np.maximum(np.nanstd(values, axis=0), linear.TINY)
-    flat = dataclasses.replace(
+    spec, origins, seed = problem.spec, shared.origins, problem.seed
+    scored = (origins, problem.units, shared.sd, seed)
+    trials = [trial_of("linear, constant noise", _flat_model(problem, shared.before), *scored)]
+    run = _Training(problem, shared, journal)
+    first, best, step = run.first()
+    for damping in DAMPINGS if _has_gp(best) else (1.0,):
+        part = damped(best, damping) if _has_gp(best) else best
+        trials.append(trial_of(_name(spec, damping), part, *scored, damping))
+    kept = choose(trials)
+    why = _reason(trials, kept, len(origins), shared.n_steps)
+    if kept.damping is None:
+        model = jax.tree.map(np.asarray, _flat_model(problem, shared.whole))
+        trained = Trained(model, first.history, first.n_iter, f"{first.status}; {why}", _flat(spec))
+        return _Outcome(trained, table_of(trials, kept), None)
+    trained = run.rest(first, best, step, shared.whole, kept.damping, why)
+    return _Outcome(trained, table_of(trials, kept), damped(best, kept.damping) if _has_gp(best) else best)
+
+
+def _flat(spec: DynamicsSpec) -> DynamicsSpec:
+    """The linear model with constant Gaussian noise."""
+    return dataclasses.replace(
         spec, drift="linear", diffusion=ConstantDiffusion(), white_noise="constant", innovations="gaussian"
     )
+
+
+def _flat_model(problem: ValidatedProblem, fit: linear.LinearModel) -> DynamicsModel:
     one = np.zeros((1, problem.layout.n_kernel_inputs))
+    return build(_flat(problem.spec), problem.layout, _start(fit), one, random_key(problem.seed + 1))
 
-    def flat_model(fit: linear.LinearModel) -> DynamicsModel:
-        return build(flat, problem.layout, _start(fit), one, random_key(seed + 1))
 
-    trials = [trial_of("linear, constant noise", flat_model(before), origins, units, sd, seed)]
-    transitions, is_held = transitions_of(parts, lags)
-    run = _Training(problem, parts, transitions, is_held, before)
-    with CallbackList(callbacks) as calls:
-        first, best, step = run.first(calls)
-        for damping in DAMPINGS if _has_gp(best) else (1.0,):
-            part = damped(best, damping) if _has_gp(best) else best
-            trials.append(trial_of(_name(spec, damping), part, origins, units, sd, seed, damping))
-        kept = choose(trials)
-        why = _reason(trials, kept, len(origins), n_steps)
-        if kept.damping is None:
-            model = jax.tree.map(np.asarray, flat_model(whole))
-            trained = Trained(model, first.history, first.n_iter, f"{first.status}; {why}", flat)
-        else:
-            trained = run.rest(calls, first, best, step, whole, kept.damping, why)
-    calibration = None
-    if problem.calibrates:
-        state = None if kept.damping is None else damped(best, kept.damping) if _has_gp(best) else best
-        calibration = _calibration(problem, parts, state, whole, n_steps)
-    return Validated(trained, table_of(trials, kept), calibration)
+def _state_with(state: DynamicsModel | None, problem: ValidatedProblem, fit: linear.LinearModel) -> DynamicsModel:
+    """The state of a member with the linear drift of another regression."""
+    return _flat_model(problem, fit) if state is None else _with_weights(state, fit)
+
+
+def _held_densities(states: Sequence[DynamicsModel], shared: _Shared, seed: int) -> Float[np.ndarray, "K N"]:
+    """Log densities of the held-back steps under each member, which has not been trained on them."""
+    at = np.flatnonzero(shared.is_held)
+    if not len(at):
+        return np.zeros((len(states), 0))
+    held = HeldBackSteps.of(shared.transitions, at, seed)
+    return np.stack([held.log_densities(state)[0] for state in states])
 
 
 def _start(fit: linear.LinearModel) -> Start:
@@ -242,25 +340,26 @@ def _reason(trials: Sequence[Trial], kept: Trial, n_origins: int, n_steps: int) 
 
 
 def _calibration(
-    problem: ValidatedProblem,
-    parts: Sequence[Part],
-    model: DynamicsModel | None,
-    whole: linear.LinearModel,
-    n_steps: int,
+    problems: Sequence[ValidatedProblem],
+    states: Sequence[DynamicsModel | None],
+    weights: Float[np.ndarray, " K"],
+    shared: _Shared,
 ) -> HorizonScales | None:
-    """Factors of the bands of a trained model, or of the linear model (None), with weights of all rows.
+    """Factors of the bands of the mixture of trained members, or of the linear model (None), with weights of all rows.
 
     Forecasts of the last folds, with the weights of the rows before each and with those of all rows, say how much wider
     bands must be for rows that were not seen. (The noise of a trained model has seen the rows of the earlier folds.)
     """
-    lags = chosen_lags(problem.spec.lags)
+    problem, parts, n_steps = problems[0], shared.parts, shared.n_steps
+    lags, whole = chosen_lags(problem.spec.lags), shared.whole
 
     def ratios(fit: linear.LinearModel, origins: Origins) -> Float[np.ndarray, "N H P"]:
-        if model is not None:
-            return ratios_of(simulated(_with_weights(model, fit), origins, problem.seed), origins.z)
-        history = origins.histories.reshape(len(origins), max(lags), -1)[:, ::-1]
-        sd = np.sqrt(np.diagonal(fit.covariances(n_steps), axis1=1, axis2=2))
-        return np.abs(origins.z - fit.means(history, origins.u)) / (NORMAL_WIDTH * sd)
+        if all(state is None for state in states):
+            history = origins.histories.reshape(len(origins), max(lags), -1)[:, ::-1]
+            sd = np.sqrt(np.diagonal(fit.covariances(n_steps), axis1=1, axis2=2))
+            return np.abs(origins.z - fit.means(history, origins.u)) / (NORMAL_WIDTH * sd)
+        models = [_state_with(state, p, fit) for state, p in zip(states, problems, strict=True)]
+        return ratios_of(_mixed_draws(models, weights, origins, [p.seed for p in problems]), origins.z)
 
     unseen, seen = [], []
     for k in range(1, N_FOLDS + 1):
@@ -277,13 +376,22 @@ def _calibration(
     )
 
 
+def _mixed_draws(
+    models: Sequence[DynamicsModel], weights: Float[np.ndarray, " K"], origins: Origins, seeds: Sequence[int]
+) -> Float[np.ndarray, "S N H D"]:
+    """Draws of the mixture: each model gives as many of them as its weight says."""
+    found = [simulated(model, origins, seed) for model, seed in zip(models, seeds, strict=True)]
+    counts = draws_of_each(len(found[0]), weights)
+    return np.concatenate([draws[:n] for draws, n in zip(found, counts, strict=True)])
+
+
 def _halves(parts: Sequence[Part], side: int) -> list[Part]:
     """The parts with their first or their second half as the last fold: origins are spread over it."""
     found = []
     for part in parts:
         middle, n = len(part.rows) // 2, len(part.rows)
         ends = (middle, 0) if side == 0 else (n, middle)
-        found.append(Part(part.ticks, part.rows, ends))
+        found.append(dataclasses.replace(part, ends=ends))
     return found
 
 
@@ -292,24 +400,15 @@ class _Training:
     """The two stretches of training: without the held-back steps, and with all of them."""
 
     problem: ValidatedProblem
-    parts: Sequence[Part]
-    transitions: Transitions
-    is_held: np.ndarray
-    start: linear.LinearModel
-
-    @property
-    def counts_steps(self) -> bool:
-        """Whether steps are scored one by one; otherwise rows with holes are scored by the filter."""
-        n_all = sum(max(0, len(p.rows) - self.problem.layout.memory) for p in self.parts)
-        n_whole = sum(int(p.rows.is_seen[self.problem.layout.memory :].all(axis=1).sum()) for p in self.parts)
-        return n_whole >= LEAST_WHOLE * n_all
+    shared: _Shared
+    journal: Callable[[], Journal]
 
     def items(self, has_all: bool) -> Items:
-        seeds = (self.problem.seed,)
-        if self.counts_steps:
-            is_used = np.ones(len(self.is_held), bool) if has_all else ~self.is_held
-            return Items(masked_batch(self.transitions, is_used), np.array([int(is_used.sum())]), seeds)
-        ticks = [p.ticks if has_all else _first(p.ticks, p.ends[1]) for p in self.parts]
+        seeds, is_held = (self.problem.seed,), self.shared.is_held
+        if self.shared.counts_steps(self.problem.layout.memory):
+            is_used = np.ones(len(is_held), bool) if has_all else ~is_held
+            return Items(masked_batch(self.shared.transitions, is_used), np.array([int(is_used.sum())]), seeds)
+        ticks = [p.ticks if has_all else _first(p.ticks, p.ends[1]) for p in self.shared.parts]
         transitions, windows = scored_items([t for t in ticks if len(t.h)], self.problem.spec)
         n = (0 if transitions is None else len(transitions)) + int(windows.is_scored.sum())
         return Items(series_batch(transitions, windows), np.array([n]), seeds)
@@ -317,15 +416,25 @@ class _Training:
     def _series_problem(self) -> SeriesProblem:
         p = self.problem
         return SeriesProblem(
-            p.spec, p.training, p.layout, None, None, _start(self.start), p.Z, p.seed, p.learning_rate, None, True
+            p.spec,
+            p.training,
+            p.layout,
+            None,
+            None,
+            _start(self.shared.before),
+            p.Z,
+            p.seed,
+            p.learning_rate,
+            None,
+            True,
         )
 
-    def first(self, calls: CallbackList) -> tuple[Trained, DynamicsModel, Int[np.ndarray, " K"]]:
+    def first(self) -> tuple[Trained, DynamicsModel, Int[np.ndarray, " K"]]:
         """Without the held-back rows: the trained model, the state that predicts them best, and its step."""
         problem = self._series_problem()
-        at = np.flatnonzero(self.is_held)
-        held = HeldBackSteps.of(self.transitions, at, self.problem.seed) if len(at) > 1 else None
-        journal = Journal(calls)
+        at = np.flatnonzero(self.shared.is_held)
+        held = HeldBackSteps.of(self.shared.transitions, at, self.problem.seed) if len(at) > 1 else None
+        journal = self.journal()
         phase = phase_of(problem, self.items(False), held_back=held)
         outcome = run_phases([phase], start_of(problem), journal)
         trained = journal.trained(outcome.models, outcome.status, [self.problem.spec])[0]
@@ -334,7 +443,6 @@ class _Training:
 
     def rest(
         self,
-        calls: CallbackList,
         first: Trained,
         best: DynamicsModel,
         step: Int[np.ndarray, " K"],
@@ -347,7 +455,7 @@ class _Training:
         n_iter = self.problem.training.max_iter
         model = _with_weights(best, whole)
         if first.status != STOPPED and step[0] < n_iter:
-            journal = Journal(calls)
+            journal = self.journal()
             phase = phase_of(problem, self.items(True), "all rows", rest=Stretch.after(step, n_iter))
             with warnings.catch_warnings():
                 warnings.simplefilter(

@@ -21,6 +21,13 @@ def positive_int(name: str, value: Any) -> int:
     return int(value)
 
 
+def whole_number(name: str, value: Any, least: int, most: int) -> int:
+    """A whole number between two others."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not least <= int(value) <= most:
+        raise OptionError(f"{name}={value!r} given; expected a whole number from {least} to {most}.")
+    return int(value)
+
+
 def state_dim(value: Any, n_inputs: int) -> int:
     """The dimensions of a flow's state: the inputs, and as many more as are wanted."""
     width = positive_int("state_dim", value)

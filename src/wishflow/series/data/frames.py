@@ -74,6 +74,13 @@ def _id_names(parts: dict[Any, Any]) -> tuple[None, ...]:
     return (None,) * (len(first) if isinstance(first, tuple) else 1)
 
 
+def named_as(given: tuple[Any, ...], known: tuple[Any, ...]) -> list[Any]:
+    """Names of the levels of an index: those that were given, elsewhere those of fit (a dict names no level)."""
+    if len(given) != len(known):
+        return list(given)
+    return [new if new is not None else old for new, old in zip(given, known, strict=True)]
+
+
 def with_columns(panel: Panel, columns: pd.Index, name: str, whose: str = "fit saw") -> Panel:
     """The panel with these columns in this order: columns are found by their names, whatever their order.
 

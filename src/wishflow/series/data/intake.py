@@ -12,6 +12,7 @@ from jaxtyping import Int
 from ...numerics.scaling import Scaler
 from ..specs import DynamicsSpec
 from .calendar import chosen_periods, seconds, with_harmonics
+from .effects import series_scalers
 from .frames import Panel, with_columns
 from .times import TimeAxis, on_axis
 from .transforms import ColumnTransforms
@@ -28,6 +29,10 @@ def training_data(
     transforms, z = ColumnTransforms.learnt(transform, panel.columns, np.concatenate([r.values for r in rows.values()]))
     came = z[np.concatenate([r.is_row for r in rows.values()])]
     y_scaler = Scaler(np.nanmean(came, axis=0), np.nanstd(came, axis=0))
+    parts = dict(zip(rows, np.split(z, np.cumsum([len(r.index) for r in rows.values()])[:-1]), strict=True))
+    effects: dict[Any, Scaler] = {}
+    if len(rows) > 1:
+        effects = series_scalers({key: parts[key][r.is_row] for key, r in rows.items()}, y_scaler)
     known = np.concatenate([r.covariates[r.is_row] for r in rows.values()])
     x_scaler = Scaler.identity(0) if X is None else Scaler.of(known, "X")
     periods: tuple[str, ...] = ()
@@ -47,11 +52,12 @@ def training_data(
         spec.lags,
         spec.max_gap,
         panel.names,
+        effects,
     )
-    parts = np.split(y_scaler.forward(z), np.cumsum([len(r.index) for r in rows.values()])[:-1])
+    scaled = {key: units.of_series(key).y_scaler.forward(part) for key, part in parts.items()}
     return units, {
-        key: Tail(r.times, values, with_harmonics(x_scaler.forward(r.covariates), r.index, periods), r.index)
-        for (key, r), values in zip(rows.items(), parts, strict=True)
+        key: Tail(r.times, scaled[key], with_harmonics(x_scaler.forward(r.covariates), r.index, periods), r.index)
+        for key, r in rows.items()
     }
 
 
@@ -70,5 +76,5 @@ def further_rows(
         units.transforms.check_support(r.values, units.columns)
         known = r.covariates if units.x_scaler is None else units.x_scaler.forward(r.covariates)
         covariates = with_harmonics(known, r.index, units.periods)
-        found[key] = (Tail(r.times, units.forward(r.values), covariates, r.index), r.of_row)
+        found[key] = (Tail(r.times, units.of_series(key).forward(r.values), covariates, r.index), r.of_row)
     return found

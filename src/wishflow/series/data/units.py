@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,8 @@ class Units:
     max_gap: float
     # Of the levels of the index of y, the time being the last one; files of older versions have none.
     index_names: tuple[Any, ...] = (None,)
+    # Level and scale of each series of a panel that was there in fit, in place of `y_scaler`.
+    effects: Mapping[Any, Scaler] = dataclasses.field(default_factory=dict)
 
     @property
     def n_linear(self) -> int:
@@ -67,6 +70,31 @@ class Units:
         return memory_of(self.lags) > 1
 
     # --- values ---
+
+    def of_series(self, key: Any) -> Units:
+        """The units of one series: its own level and scale, or those of all series where it has none."""
+        scaler = self.effects.get(key)
+        return self if scaler is None else dataclasses.replace(self, y_scaler=scaler, effects={})
+
+    def inverse_each(self, keys: Sequence[Any], z: np.ndarray) -> np.ndarray:
+        """Values (…, N, H, P) of N series given by their keys, in the units of y."""
+        if not self.effects:
+            return self.inverse(z)
+        scalers = [self.of_series(key).y_scaler for key in keys]
+        mean, scale = (np.stack([getattr(s, name) for s in scalers])[:, None] for name in ("mean", "scale"))
+        return self.transforms.inverse(z * scale + mean)
+
+    def in_common(self, tails: Mapping[Any, Tail]) -> list[Series]:
+        """The series in the units that all have in common."""
+        found: list[Series] = []
+        for key, tail in tails.items():
+            own = self.of_series(key).y_scaler
+            found.append(dataclasses.replace(tail, values=self.y_scaler.forward(own.inverse(tail.values))))
+        return found
+
+    def from_common(self, key: Any, z: np.ndarray) -> np.ndarray:
+        """Values in the units that all series have in common, in those of one of them."""
+        return self.of_series(key).y_scaler.forward(self.y_scaler.inverse(z)) if key in self.effects else z
 
     def forward(self, y: np.ndarray) -> np.ndarray:
         """Model units of values in the support of the transforms, or missing."""

@@ -1,0 +1,178 @@
+"""Panels: each series has its own level and scale, shrunk towards those of all series."""
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import wishflow as wf
+from wishflow.numerics.scaling import Scaler
+from wishflow.series.choosing import scalers_of
+from wishflow.series.data import intake
+from wishflow.series.data.effects import series_scalers
+from wishflow.series.defaults import judge_of
+
+LINEAR = {"drift": "linear", "diffusion": "constant", "lags": 1, "calendar": False, "transform": None}
+LINEAR |= {"n_inducing": 4, "max_iter": 20, "rank": 1, "random_state": 0, "validation_fraction": 0}
+LEVELS, SCALES = (0.0, 40.0, 100.0, -60.0), (1.0, 5.0, 20.0, 0.5)
+
+
+def series(n, level, scale, seed, phi=0.7):
+    rng = np.random.default_rng(seed)
+    z = np.zeros(n)
+    for t in range(1, n):
+        z[t] = phi * z[t - 1] + np.sqrt(1.0 - phi**2) * rng.normal()
+    return pd.DataFrame({"a": level + scale * z}, pd.date_range("2021", periods=n, freq="h", name="when"))
+
+
+def panel(n, seed=0):
+    return {f"s{i}": series(n, *pair, seed + i) for i, pair in enumerate(zip(LEVELS, SCALES, strict=True))}
+
+
+@pytest.fixture(scope="module")
+def many():
+    return wf.WishartForecaster(**LINEAR).fit(pd.concat(panel(150), names=["id"]))
+
+
+def scalers(rows):
+    rows = {key: np.asarray(part, float)[:, None] for key, part in rows.items()}
+    joined = np.concatenate(list(rows.values()))
+    pooled = Scaler(np.nanmean(joined, 0), np.nanstd(joined, 0))
+    return series_scalers(rows, pooled), pooled
+
+
+# --- shrinkage --------------------------------------------------------------------------------------
+
+
+def test_many_rows_have_their_own_mean_and_deviation():
+    rng = np.random.default_rng(0)
+    rows = {i: rng.normal(level, scale, 20_000) for i, (level, scale) in enumerate(zip(LEVELS, SCALES, strict=True))}
+    found, _ = scalers(rows)
+    for i, part in rows.items():
+        assert found[i].mean[0] == pytest.approx(part.mean(), abs=0.02 * part.std())
+        assert found[i].scale[0] == pytest.approx(part.std(), rel=0.02)
+
+
+def test_one_row_is_shrunk_as_its_noise_asks_for():
+    """Levels N(0, ½²) with noise of deviation 1: a row counts by ½²/(½² + 1) = 1/5, and no row by nothing."""
+    rng = np.random.default_rng(1)
+    rows = {i: rng.normal(0.5 * rng.normal(), 1.0, 400) for i in range(60)}
+    found, pooled = scalers({**rows, "one": [3.0], "none": [np.nan]})
+    assert found["one"].mean[0] - pooled.mean[0] == pytest.approx(3.0 / 5.0, abs=0.2)
+    assert found["none"].mean[0] == pytest.approx(pooled.mean[0])
+    # The deviation of a series without rows is that of all rows: √(1 + ½²).
+    assert found["none"].scale[0] == pytest.approx(pooled.scale[0], rel=0.05)
+    assert found["one"].scale[0] < found["none"].scale[0]
+
+
+def test_series_of_one_law_have_one_level_and_scale():
+    rng = np.random.default_rng(2)
+    found, pooled = scalers({i: rng.normal(3.0, 2.0, 30) for i in range(40)})
+    levels, scales = (np.array([getattr(s, name)[0] for s in found.values()]) for name in ("mean", "scale"))
+    raw = 2.0 / np.sqrt(30)  # the error of a mean of 30 rows
+    assert levels.std() < 0.6 * raw and scales.std() < 0.6 * 2.0 / np.sqrt(60)
+    assert levels.mean() == pytest.approx(pooled.mean[0], abs=0.1)
+
+
+def test_correlated_rows_say_less():
+    """Paths that hardly return to their level: their means are no levels."""
+    rng = np.random.default_rng(3)
+    free = {i: rng.normal(0.3 * i, 1.0, 100) for i in range(6)}
+    slow = {i: series(100, 0.3 * i, 1.0, i, phi=0.97)["a"].to_numpy() for i in range(6)}
+
+    def kept(rows):
+        found, pooled = scalers(rows)
+        return np.mean([(found[i].mean[0] - pooled.mean[0]) / (np.mean(rows[i]) - pooled.mean[0]) for i in rows])
+
+    assert kept(slow) < 0.8 * kept(free)
+
+
+def test_a_constant_series_has_a_scale():
+    rng = np.random.default_rng(4)
+    found, _ = scalers({"a": rng.normal(size=50), "b": np.full(50, 2.0), "c": rng.normal(size=50)})
+    assert found["b"].scale[0] > 0.0 and np.isfinite(found["b"].mean[0])
+
+
+def test_a_panel_of_one_series_has_no_effects():
+    assert scalers({"a": np.arange(9.0)})[0] == {}
+
+
+def test_choices_are_made_in_the_units_of_each_series():
+    judge = judge_of({"max_gap": 24, "freq": None}, wf.series.data.frames.read(panel(150), "y"), None, 0.1)
+    for piece, scaler in zip(judge.pieces, scalers_of(judge.pieces, judge.raw), strict=True):
+        z = scaler.forward(piece.values)
+        assert abs(z.mean()) < 0.3 and 0.7 < z.std() < 1.4
+
+
+# --- the forecaster ---------------------------------------------------------------------------------
+
+
+def test_series_of_different_size_share_a_model_without_loss(many, monkeypatch):
+    """One model of four series is no worse, a step ahead, than a model for each; without effects it is."""
+    later = panel(350)
+    rows = {key: frame.iloc[150:] for key, frame in later.items()}
+    pooled = many.log_prob(rows).groupby(level=0).mean()
+    alone = pd.Series(
+        {key: wf.WishartForecaster(**LINEAR).fit(later[key].iloc[:150]).log_prob(rows[key]).mean() for key in rows}
+    )
+    assert pooled.mean() > alone.mean() - 0.02
+    monkeypatch.setattr(intake, "series_scalers", lambda values, pooled: {})
+    common = wf.WishartForecaster(**LINEAR).fit({key: frame.iloc[:150] for key, frame in later.items()})
+    assert common.log_prob(rows).mean() < pooled.mean() - 0.5
+    ahead = many.forecast(200, n_draws=100)
+    for key, level, scale in zip(later, LEVELS, SCALES, strict=True):
+        assert float(ahead[key].samples[:, -1].mean()) == pytest.approx(level, abs=scale)
+        assert float(ahead[key].samples[:, -1].std()) == pytest.approx(scale, rel=0.5)
+
+
+def test_densities_have_the_scale_of_their_series(many):
+    """∫ p(y) dy = 1 on a grid of the next value of each series."""
+    for key, found in many.forecast(1, n_draws=50).items():
+        mean, sd = float(found.samples.mean()), float(found.samples.std())
+        grid = np.linspace(mean - 8 * sd, mean + 8 * sd, 60)
+        densities = np.exp([float(found.log_prob(np.array([[y]])).iloc[0]) for y in grid])
+        assert np.trapezoid(densities, grid) == pytest.approx(1.0, abs=0.02), key
+
+
+def test_series_that_were_not_known_have_the_common_units(many):
+    assert many.units_.of_series("new") is many.units_
+    found = copy.copy(many).update({"new": series(20, 10.0, 5.0, 9)})
+    values = found.units_.of_series("new").inverse(found.tails_["new"].values)
+    np.testing.assert_allclose(values, series(20, 10.0, 5.0, 9))
+    assert np.isfinite(found.forecast(2, n_draws=5)["new"].samples).all()
+
+
+def test_limits_are_those_of_all_series_together():
+    rows = panel(120)
+    model = wf.WishartForecaster(limits=0, **LINEAR).fit(rows)
+    low, high = (getattr(pd.concat(rows)["a"], name)() for name in ("min", "max"))
+    draws = [found.samples.values for found in model.forecast(300, n_draws=100).values()]
+    assert min(part.min() for part in draws) >= low - 1e-6 and max(part.max() for part in draws) <= high + 1e-6
+    for key in rows:
+        z = model.units_.from_common(key, model.limits_)
+        np.testing.assert_allclose(model.units_.of_series(key).inverse(z)[:, 0], [low, high])
+
+
+def test_files_hold_levels_and_scales(many, tmp_path):
+    many.save(tmp_path / "model.wf")
+    later = {"s2": panel(160)["s2"].iloc[150:]}
+    for other in (wf.load(tmp_path / "model.wf"), pickle.loads(pickle.dumps(many))):
+        np.testing.assert_array_equal(other.log_prob(later), many.log_prob(later))
+        pd.testing.assert_frame_equal(other.predict(3), many.predict(3))
+
+
+def test_names_of_the_index_are_kept_whatever_form_rows_have(many):
+    later = {key: frame.iloc[150:] for key, frame in panel(152).items() if key in ("s0", "s1")}
+    for given in (later, pd.concat(later, names=["id"]), pd.concat(later)):
+        assert many.log_prob(given).index.names == ["id", "when"]
+    assert many.log_prob(pd.concat(later, names=["other"])).index.names == ["other", "when"]
+
+
+@pytest.mark.slow
+def test_held_back_rows_choose_in_the_units_of_each_series():
+    """The whole of the defaults on a panel: scores of candidates are not those of the widest series alone."""
+    model = wf.WishartForecaster(n_inducing=8, max_iter=10, rank=1, random_state=0).fit(panel(200))
+    scores = model.validation_history_.filter(like="crps").to_numpy()
+    assert (scores > 0.05).all() and (scores < 1.0).all()
