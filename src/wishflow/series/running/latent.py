@@ -9,12 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from ...errors import OptionError
 from ...numerics.devices import compiled, computing, on_device
 from .. import particle_filter as particles
 from ..latent import LatentModel
 from ..particle_filter import PreparedLatent
 from ..windows import Ticks
 from .base import TICKS_CLASS, AbstractRunner, in_blocks, padded_ticks
+from .scenarios import Scenario
 
 N_PARTICLES = 500
 FILTER_CLASS = 64
@@ -100,6 +102,11 @@ class LatentRunner(AbstractRunner):
         with computing():
             y, before = _run_paths(self.model, *(on_device(a) for a in (x, h, u)), _noise_keys(seed)[1])
         return np.swapaxes(np.asarray(y)[:n], 0, 1), np.swapaxes(np.asarray(before)[:n], 0, 1), None
+
+    def paths_given(
+        self, ticks: Ticks, h: np.ndarray, u: np.ndarray, y: Float[np.ndarray, "T P"], n_draws: int, seed: int
+    ) -> Scenario:
+        raise OptionError("given= is for models of the series themselves; with latent_dim it is not there yet.")
 
     def step_log_density(
         self,
