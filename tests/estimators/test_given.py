@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from montecarlo import assert_moments
+from scipy.stats import norm
 
 import wishflow as wf
 from wishflow.errors import DataError, OptionError
@@ -177,7 +178,9 @@ def volatile(**options):
 
 
 def weighed(model, cell, n_steps, n=40_000):
-    """Plain paths up to the step before the last, weighed by the density of the given last cell of the first series."""
+    """Plain paths up to the step before the last, weighed by the density of the given last cell of the first series; at
+    its low limit by the probability to go there or beyond.
+    """
     runner, (tail,) = runner_of(model.model_, model.limits_), model.tails_.values()
     ticks = model.units_.ticks(tail)[-1]
     h, u = np.ones(n_steps), np.zeros((n_steps, 0))
@@ -191,16 +194,22 @@ def weighed(model, cell, n_steps, n=40_000):
         scale = 1.0
         if dof is not None:
             scale = (float(dof) - 2.0) / np.random.default_rng(k).chisquare(float(dof), size=n)
-        total += np.exp(-0.5 * (cell - mean) ** 2 / (scale * variance)) / np.sqrt(scale * variance)
+        z = (cell - mean) / np.sqrt(scale * variance)
+        at_limit = model.limits_ is not None and cell == model.limits_[0, 0]
+        total += norm.cdf(z) if at_limit else norm.pdf(z) / np.sqrt(scale * variance)
     return paths[:, :-1], total / total.sum()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"innovations": "student_t"}, {"limits": 0.0}], ids=str)
-def test_noise_that_depends_on_the_state_agrees_with_importance_sampling(options):
+@pytest.mark.parametrize(
+    "options, cell",
+    [({}, 1.2), ({"innovations": "student_t"}, 1.2), ({"limits": 0.0}, 1.2), ({"limits": 0.0}, "low")],
+    ids=["wishart", "student", "limits", "at-limit"],
+)
+def test_noise_that_depends_on_the_state_agrees_with_importance_sampling(options, cell):
     """Means and squares of all cells before a given one, which the weights of plain paths tell without any guide."""
     model, n_steps = volatile(**options), 4
-    cell = 1.2
+    cell = model.limits_[0, 0] if cell == "low" else cell
     (tail,) = model.tails_.values()
     ticks = model.units_.ticks(tail)[-1]
     paths, weights = weighed(model, cell, n_steps)
@@ -353,3 +362,50 @@ def test_draws_that_are_worth_few_are_named():
     with pytest.warns(UserWarning, match="worth about .* independent ones"):
         found = model.forecast(2, n_draws=1000, given=given)
     assert (found.samples.values[:, 0, 0] == 40.0).all() and np.isfinite(found.samples).all()
+
+
+# --- latent states -------------------------------------------------------------------------------
+
+
+def latent_law(model, z):
+    """Mean and covariance of the cells of a linear latent model that are NaN given the others."""
+    whole = jax.tree.map(jnp.asarray, model.model_)
+    field, readout, dim = whole.field, whole.readout, whole.field.layout.dim
+    W, b = np.asarray(field.linear.weights), np.asarray(field.linear.constant)
+    Q = np.asarray(field.in_parts().at(jnp.zeros((1, dim))).mean_covariance())[0]
+    C, white = np.asarray(readout.weights), np.asarray(readout.white.value)
+    n, A = len(z), np.eye(dim) + W
+    means, loads = [np.zeros(dim)], np.zeros((n, dim, n * dim))
+    loads[0, :, :dim] = np.eye(dim)
+    for t in range(1, n):
+        means.append(A @ means[-1] + b)
+        loads[t] = A @ loads[t - 1]
+        loads[t, :, t * dim : (t + 1) * dim] = np.linalg.cholesky(Q)
+    B = (C @ loads).reshape(-1, n * dim)
+    mean = (np.stack(means) @ C.T + np.asarray(readout.constant)).ravel()
+    covariance = B @ B.T + np.diag(np.tile(white, n))
+    seen = ~np.isnan(z.ravel())
+    gain = np.linalg.solve(covariance[np.ix_(seen, seen)], covariance[np.ix_(seen, ~seen)]).T
+    rest = covariance[np.ix_(~seen, ~seen)] - gain @ covariance[np.ix_(seen, ~seen)]
+    return mean[~seen] + gain @ (z.ravel()[seen] - mean[seen]), rest
+
+
+@pytest.mark.slow
+def test_linear_latent_models_have_their_exact_law(y):
+    """But for the particles that the filter starts from: 500 draws of the state at the end of the data."""
+    model = wf.WishartForecaster(latent_dim=2, **LINEAR).fit(y)
+    n_ahead, (tail,) = 6, model.tails_.values()
+    given = np.full((n_ahead, 3), np.nan)
+    given[4], given[2, 0] = [13.0, 12.0, 9.0], 12.0
+    found = model.forecast(n_ahead, n_draws=2000, given=given)
+    z = np.concatenate([tail.values, model.units_.forward(given)])
+    mean, covariance = latent_law(model, z)
+    free = np.isnan(given)
+    draws = model.units_.forward(found.samples.values)[:, free]
+    sd = np.sqrt(np.diagonal(covariance))
+    assert np.abs((draws.mean(axis=0) - mean) / sd).max() < 4.5 * np.sqrt(1 / 500 + 1 / 2000)
+    errors = (np.cov(draws.T) - covariance) / np.outer(sd, sd)
+    assert np.abs(errors).max() < 4.5 * np.sqrt(2 * (1 / 500 + 1 / 2000))
+    moved = (found.mean - model.forecast(n_ahead, n_draws=2000).mean).to_numpy()
+    assert moved[1, 0] > 0.3  # backwards
+    assert (found.samples.values[:, 4] == given[4]).all()

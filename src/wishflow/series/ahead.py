@@ -88,6 +88,17 @@ def _whitened(A: np.ndarray, V: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, 
     return both[:, :-1], both[:, -1]
 
 
+def with_cells(steps: LinearSteps, ahead: Ahead, y: Float[np.ndarray, "T P"]) -> Ahead:
+    """ψ after each tick together with the law of the cells of the tick itself: rows for t = 1, …, T."""
+    n_ticks, n_cells = y.shape
+    rows, targets = np.zeros((n_ticks, n_cells, steps.G.shape[-1])), np.zeros((n_ticks, n_cells))
+    for t, row in enumerate(y):
+        is_given = ~np.isnan(row)
+        here = _whitened(steps.G[t][is_given], steps.R[t][np.ix_(is_given, is_given)], (row - steps.d[t])[is_given])
+        rows[t, : is_given.sum()], targets[t, : is_given.sum()] = here
+    return Ahead(np.concatenate([rows, ahead.rows[1:]], axis=1), np.concatenate([targets, ahead.targets[1:]], axis=1))
+
+
 def conditional_means(
     steps: LinearSteps, ahead: Ahead, y: Float[np.ndarray, "T P"], start: Float[np.ndarray, " K"]
 ) -> Float[np.ndarray, "T D"]:

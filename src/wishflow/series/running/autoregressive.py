@@ -271,7 +271,7 @@ class AutoRegressiveRunner(AbstractRunner):
         belief, rng, n = last_belief(self.model, ticks), np.random.default_rng(seed), len(h)
         start = np.asarray(belief.mean[0])
         means = _mean_path(self.model, start, h, u, y)
-        ahead = ahead_of(lambda about: linearised(self.model, start, about, h, u), means, y, start)
+        _, ahead = ahead_of(lambda about: linearised(self.model, start, about, h, u), means, y, start)
         limits, side = self._limits_given(start, y)
         h, u, side, *given = padded_ticks(TICKS_CLASS, h, u, side, np.nan_to_num(y), ~np.isnan(y))
 

@@ -89,9 +89,10 @@ def ahead_of(
     means: Float[np.ndarray, "T D"],
     y: Float[np.ndarray, "T P"],
     start: Float[np.ndarray, " K"],
-) -> Ahead:
-    """ψ of a model that is linearised about `means`, and then about its means given the cells."""
+) -> tuple[LinearSteps, Ahead]:
+    """The steps of a model that is linearised about `means`, and then about its means given the cells; their ψ."""
     for _ in range(N_ROUNDS - 1):
         steps = linearised(means)
         means = conditional_means(steps, look_ahead(steps, y), y, start)
-    return look_ahead(linearised(means), y)
+    steps = linearised(means)
+    return steps, look_ahead(steps, y)
