@@ -16,6 +16,7 @@ from wishflow.series.running import runner_of
 
 SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2, "validation_fraction": 0}
 LINEAR = {**SMALL, "drift": "linear", "diffusion": "constant", "max_iter": 5}
+SLOW = pytest.mark.slow
 N = 160
 HOURS = pd.date_range("2024-03-01", periods=N + 24, freq="h")
 
@@ -111,7 +112,10 @@ def some_cells(n=8):
     return given
 
 
-@pytest.mark.parametrize("lags, with_covariates", [(1, False), (3, True), ((1, 2, 6), False)])
+@pytest.mark.parametrize(
+    "lags, with_covariates",
+    [pytest.param(1, False, marks=SLOW), (3, True), pytest.param((1, 2, 6), False, marks=SLOW)],
+)
 def test_linear_gaussian_models_have_their_exact_law(lags, with_covariates):
     y, rng = frame(), np.random.default_rng(3)
     X = pd.DataFrame({"u": rng.normal(size=len(HOURS))}, index=HOURS) if with_covariates else None
@@ -135,7 +139,7 @@ def test_one_far_cell_acts_backwards_forwards_and_sideways():
     assert (moved[:, 0] > 0.3).all() and moved[3, 1] > 0.3
 
 
-@pytest.mark.parametrize("given", [None, some_cells()], ids=["plain", "given"])
+@pytest.mark.parametrize("given", [pytest.param(None, marks=SLOW, id="plain"), pytest.param(some_cells(), id="given")])
 def test_holes_at_the_end_of_the_past_are_a_part_of_the_law(given):
     """The forecast integrates over them, and given cells tell about them too."""
     y = frame()
@@ -148,8 +152,15 @@ def test_holes_at_the_end_of_the_past_are_a_part_of_the_law(given):
     assert_exact(model, y.to_numpy()[-n_past:], np.arange(n_past + 8.0), np.zeros((n_past + 8, 0)), cells, found)
 
 
-@pytest.mark.parametrize("step", [1.0, 0.5])
-@pytest.mark.parametrize("given", [None, some_cells(6)], ids=["plain", "given"])
+@pytest.mark.parametrize(
+    "given, step",
+    [
+        pytest.param(None, 1.0, marks=SLOW, id="plain"),
+        pytest.param(None, 0.5, marks=SLOW, id="plain-half"),
+        pytest.param(some_cells(6), 1.0, marks=SLOW, id="given"),
+        pytest.param(some_cells(6), 0.5, id="given-half"),
+    ],
+)
 def test_irregular_stamps_are_cut_into_steps(given, step):
     """Stamps of the data and of the horizon at any distance, with holes before the end."""
     rng = np.random.default_rng(5)
