@@ -302,6 +302,21 @@ def test_what_is_given_must_belong_to_the_forecast(fitted, given, words):
         fitted.forecast(4, n_draws=20, given=given)
 
 
+@pytest.mark.parametrize("kind", ["zone", "period", "number"])
+def test_stamps_of_all_kinds_are_found(y, kind):
+    """Those of another time zone are the same moments, and numbers are the same but for rounding."""
+    index = {
+        "zone": HOURS.tz_localize("Europe/Berlin"),
+        "period": HOURS.to_period("h"),
+        "number": pd.Index(0.1 * np.arange(len(HOURS))),
+    }[kind]
+    model = wf.WishartForecaster(**LINEAR).fit(y.set_axis(index[:N]))
+    stamps = index[N + 2 : N + 3]
+    stamps = stamps.tz_convert("UTC") if kind == "zone" else stamps + 1e-9 if kind == "number" else stamps
+    found = model.forecast(4, n_draws=20, given=pd.DataFrame({"a": [12.5]}, index=stamps))
+    assert (found.samples.values[:, 2, 0] == 12.5).all() and np.isnan(found.given.to_numpy()).sum() == 11
+
+
 def test_values_go_through_the_transform(y):
     """A scenario behind log1p is that of the transformed series, mapped back; values it cannot take are named."""
     rain = np.expm1(0.1 * y)

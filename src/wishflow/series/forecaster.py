@@ -299,10 +299,9 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         covariates = self.units_.covariates(_read_covariates(X))
         fh = self.fh_ if fh is None else fh
         scenarios = of_series(given, list(self.tails_))
-        found = {
-            key: self._forecast(key, tail, fh, covariates, n_draws, seed, scenarios[key])
-            for key, tail in self.tails_.items()
-        }
+        found = {}
+        for key, tail in self.tails_.items():
+            found[key] = self._forecast(key, tail, fh, covariates, n_draws, seed, scenarios[key])
         return found if self.is_panel_ else found[ONLY]
 
     def _forecast(
