@@ -242,6 +242,27 @@ def test_noise_that_depends_on_the_state_agrees_with_importance_sampling(options
     assert moved[-1, 0] > 0.1  # a test that could fail
 
 
+@pytest.mark.slow
+def test_a_drift_that_each_path_draws_agrees_with_plain_paths_near_the_given_cells():
+    """A function of the drift stays with its path when particles are drawn anew."""
+    model, n_steps = volatile(drift_posterior="gaussian", max_iter=10), 6
+    (tail,) = model.tails_.values()
+    runner, ticks = runner_of(model.model_), model.units_.ticks(tail)[-1]
+    h, u = np.ones(n_steps), np.zeros((n_steps, 0))
+    paths = runner.paths(ticks, h, u, 100_000, 1)[0]
+    cells = np.quantile(paths[:, [2, 4], 0], 0.8, axis=0)
+    width = 0.15 * paths[:, 2, 0].std()
+    near = paths[(np.abs(paths[:, [2, 4], 0] - cells) < width).all(axis=1)]
+    y = np.full((n_steps, 2), np.nan)
+    y[[2, 4], 0] = cells
+    found = runner.paths_given(ticks, h, u, y, 4000, 2)
+    own, others = found.draws.std(axis=0) / np.sqrt(found.n_effective), near.std(axis=0) / np.sqrt(len(near))
+    away = np.abs(found.draws.mean(axis=0) - near.mean(axis=0)) / np.hypot(own, others)
+    free = np.isnan(y)
+    assert len(near) > 500 and away[free].max() < 4.5, away
+    assert np.abs(near.mean(axis=0) - paths.mean(axis=0))[-1, 0] > 0.1  # a test that could fail
+
+
 # --- frames --------------------------------------------------------------------------------------
 
 
