@@ -19,6 +19,7 @@ class Forecast:
     """Joint sample paths, (draw, time, variable); means, quantiles and covariances are those of the draws.
 
     `log_prob` integrates the last step analytically: a mixture of the model's transition densities over the draws.
+    `given` has the cells that the forecast was told, NaN elsewhere; None where it was told none.
     """
 
     def __init__(
@@ -27,8 +28,10 @@ class Forecast:
         index: pd.Index,
         columns: pd.Index,
         log_density: Callable[[np.ndarray], np.ndarray] | None = None,
+        given: np.ndarray | None = None,
     ) -> None:
         self.index, self.columns = index, columns
+        self.given: pd.DataFrame | None = None if given is None else self._frame(given)
         self._log_density = log_density
         coordinates = {"draw": np.arange(len(samples)), "time": index.rename("time"), "variable": list(columns)}
         self.samples = xr.DataArray(samples, coordinates, dims=("draw", "time", "variable"))
@@ -66,7 +69,8 @@ class Forecast:
         """Log density of what came, joint over variables, for each time; complete rows only (NaN elsewhere).
 
         kind: "mixture" of the model's transition densities over the draws, or "moments", a Gaussian with mean and
-        covariance of the draws. Columns of a frame are found by their names, and its rows by their stamps.
+        covariance of the draws. Columns of a frame are found by their names, and its rows by their stamps. A forecast
+        with given cells has "moments" alone, of the cells of each time that were free (0 where there is none).
         """
         values = self._values(y)
         if kind == "moments":
@@ -74,14 +78,21 @@ class Forecast:
         if kind != "mixture":
             raise unknown_option("kind", kind, ("mixture", "moments"))
         if self._log_density is None:
-            raise OptionError("this forecast holds draws alone; score it with kind='moments'.")
+            why = "holds draws alone" if self.given is None else "is conditioned on given cells and has draws alone"
+            raise OptionError(f"this forecast {why}; score it with kind='moments'.")
         return pd.Series(self._log_density(values), index=self.index, name="log_prob")
 
     def _moment_matched(self, values: np.ndarray) -> np.ndarray:
         is_whole = ~np.isnan(values).any(axis=1)
         result = np.full(len(values), np.nan)
-        if is_whole.any():
-            result[is_whole] = metrics.moment_matched_log_density(values[is_whole], self.samples.values[:, is_whole])
+        is_free = np.ones(values.shape, bool) if self.given is None else self.given.isna().to_numpy()
+        for free in np.unique(is_free, axis=0):
+            rows = is_whole & (is_free == free).all(axis=1)
+            if not free.any():
+                result[rows] = 0.0
+            elif rows.any():
+                draws = self.samples.values[:, rows][:, :, free]
+                result[rows] = metrics.moment_matched_log_density(values[rows][:, free], draws)
         return result
 
     def _values(self, y: Any) -> np.ndarray:

@@ -24,7 +24,9 @@ class ForecastFrames(abc.ABC):
     units_: Units
 
     @abc.abstractmethod
-    def forecast(self, fh: Any = None, X: Any = None, n_draws: int = 1000, random_state: Any = None) -> Any:
+    def forecast(
+        self, fh: Any = None, X: Any = None, n_draws: int = 1000, random_state: Any = None, given: Any = None
+    ) -> Any:
         """Joint sample paths: a `Forecast`, or a dict of them for a panel."""
 
     def predict(self, fh: Any = None, X: Any = None) -> Any:

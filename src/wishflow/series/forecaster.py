@@ -25,6 +25,7 @@ from ..training.specs import TrainingSpec
 from ..wishart.specs import DIFFUSIONS, DiffusionSpec, GPDiffusion, Wishart
 from . import defaults, updating
 from .data.frames import ONLY, Panel, check_form, check_targets, named_as, read
+from .data.given import cells, of_series
 from .data.horizons import horizon
 from .data.intake import further_rows, training_data
 from .data.times import noise_seed
@@ -39,6 +40,7 @@ from .recalibration import Moved
 from .running import runner_of
 from .running.base import AbstractRunner, limits_with, sides
 from .running.mixture import MixedRunner, member_seed
+from .scenarios import Way, scenario
 from .specs import DynamicsSpec, Lags, chosen_lags
 from .step_scores import new_steps, step_scores
 from .summary import announce, summary_of, warn_of_drift
@@ -314,28 +316,49 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         """The last stamp seen: forecasts start after it (of a panel the latest of all)."""
         return max(tail.index[-1] for tail in self.tails_.values())
 
-    def forecast(self, fh: Any = None, X: Any = None, n_draws: int = 1000, random_state: Any = None) -> Any:
+    def forecast(
+        self, fh: Any = None, X: Any = None, n_draws: int = 1000, random_state: Any = None, given: Any = None
+    ) -> Any:
         """Joint sample paths over the horizon: a `Forecast`, or a dict of them for a panel.
 
         An int h or a time span ("48h") means all steps up to it; a list of ints these steps; stamps (one, or several)
         are taken as they are, in the time zone of the data. Whatever the order of fh, that of a forecast is time. The
         noise comes from the seed of `fit` unless `random_state` is given; it is another one for each series of a panel
         and each end of the data, so that errors of few draws do not repeat from one forecast to the next.
+
+        `given` makes a scenario: a frame of values in the units of y, known or assumed, at some stamps of the horizon
+        and for some of the columns (NaN: free), or an array with a row for each stamp. Of a panel it is a dict by id,
+        or one frame for all series. Paths are then draws from their joint law given all these cells. Given cells are in
+        them as they are, and act on the other series of their time, on later times and on earlier ones. This is exact
+        for a linear drift with constant Gaussian noise; elsewhere draws come from weighted particles, and a warning
+        says so where they are worth few independent ones. The law that is conditioned is that of the forecast without
+        `given`, recalibrated where that is. With `limits`, a cell given at a limit means that the step went there or
+        beyond; a cell given beyond a limit counts as if there were none, and paths may go as far. `log_prob` of such a
+        forecast knows kind="moments" alone.
         """
         check_is_fitted(self, "model_")
         n_draws = checks.positive_int("n_draws", n_draws)
         seed = self.seed_ if random_state is None else checks.any_seed(random_state)
         covariates = self.units_.covariates(_read_covariates(X))
         fh = self.fh_ if fh is None else fh
-        found = {key: self._forecast(key, tail, fh, covariates, n_draws, seed) for key, tail in self.tails_.items()}
+        scenarios = of_series(given, list(self.tails_))
+        found = {}
+        for key, tail in self.tails_.items():
+            found[key] = self._forecast(key, tail, fh, covariates, n_draws, seed, scenarios[key])
         return found if self.is_panel_ else found[ONLY]
 
-    def _forecast(self, key: Any, tail: Tail, fh: Any, X: Panel | None, n_draws: int, seed: int) -> Forecast:
+    def _forecast(
+        self, key: Any, tail: Tail, fh: Any, X: Panel | None, n_draws: int, seed: int, given: Any
+    ) -> Forecast:
         units, runner = self.units_.of_series(key), self._runner(key)
         index = horizon(units.axis, fh, tail.index[-1]).rename(units.index_names[-1])
         ticks = units.ticks(tail)[-1]
         seed = noise_seed(seed, key, tail.index[-1])
         h, u, place = units.future_ticks(key, tail, int(ticks.row[-1]), index, X)
+        known = cells(given, key, units.axis, index, self.columns_)
+        if known is not None:
+            draws = scenario(units, runner, self.calibration_, Way(ticks, h, u, place), known, n_draws, seed)
+            return Forecast(draws, index, self.columns_, given=known)
         values, before, limits = runner.paths(ticks, h, u, n_draws, seed)
         before, values = before[:, place], values[:, place]
         # A law with point masses at limits has no wider or narrower form.

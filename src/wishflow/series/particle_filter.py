@@ -12,12 +12,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Scalar
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, Scalar
 
 from ..numerics.linalg import dense_log_density, log_det, low_rank_log_density, small_whitener
 from ..wishart import PreparedField
 from ..wishart.solver import scan_steps
 from .latent import LatentModel, PreparedReadout
+from .resampling import systematic
 
 
 class PreparedLatent(eqx.Module):
@@ -101,13 +102,7 @@ def _guided(
 
 def _resampled(key: PRNGKeyArray, x: Float[Array, "S D"], log_weights: Float[Array, " S"]) -> Float[Array, "S D"]:
     """Systematic resampling: equal weights again."""
-    return x[_systematic(key, jax.nn.softmax(log_weights))]
-
-
-def _systematic(key: PRNGKeyArray, weights: Float[Array, " S"]) -> Int[Array, " S"]:
-    n = len(weights)
-    points = (jnp.arange(n) + jax.random.uniform(key, (), weights.dtype)) / n
-    return jnp.clip(jnp.searchsorted(jnp.cumsum(weights), points), 0, n - 1)
+    return x[systematic(key, jax.nn.softmax(log_weights))]
 
 
 def step(

@@ -106,6 +106,10 @@ class Moved:
         scale = scales.at(np.maximum(steps, 1e-9))
         return cls(mean + scale * (draws - mean), mean, scale)
 
+    def forward(self, z: Float[np.ndarray, "*S T P"]) -> Float[np.ndarray, "*S T P"]:
+        """Values of the law before recalibration, moved."""
+        return self.mean + self.scale * (z - self.mean)
+
     def backward(self, z: Float[np.ndarray, "T P"]) -> Float[np.ndarray, "T P"]:
         return self.mean + (z - self.mean) / self.scale
 

@@ -239,7 +239,7 @@ def _all_at(flags: np.ndarray, lags: Lags) -> np.ndarray:
     return np.all([flags[np.maximum(at + 1 - lag, 0)] & (at + 1 >= lag) for lag in chosen_lags(lags)], axis=0)
 
 
-def _lagged(y: np.ndarray, at: np.ndarray, lags: Lags) -> np.ndarray:
+def lagged(y: np.ndarray, at: np.ndarray, lags: Lags) -> np.ndarray:
     """y_{t−l+1} for all lags l side by side for each t of `at`; before the beginning there is NaN."""
     memory = memory_of(lags)
     padded = np.concatenate([np.full((memory, y.shape[1]), np.nan), y])
@@ -256,7 +256,7 @@ def histories(
     are filled from what was seen before and after them, up to t, as if the series were a random walk (`bridged`).
     """
     memory, run, dim = memory_of(lags), joint_run_of(lags), y.shape[1]
-    seen = _lagged(y, at, memory)
+    seen = lagged(y, at, memory)
     values, variance = np.nan_to_num(seen), np.isnan(seen).astype(float)
     if run < memory and len(at) and variance[:, run * dim :].any():
         mean, spread = bridged(seen.reshape(len(at), memory, dim))
@@ -321,7 +321,7 @@ def _free_spans(ticks: Ticks, memory: int, length: int) -> list[Span]:
 
 
 def _transitions(ticks: Ticks, at: np.ndarray, lags: Lags) -> Transitions:
-    X = np.concatenate([_lagged(ticks.y, at, lags), ticks.u[at + 1]], axis=1)
+    X = np.concatenate([lagged(ticks.y, at, lags), ticks.u[at + 1]], axis=1)
     return Transitions(X, ticks.y[at + 1] - ticks.y[at], ticks.h[at + 1], ticks.row[at + 1])
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.linalg
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
@@ -14,11 +15,14 @@ from ... import metrics
 from ...numerics.devices import compiled, computing, on_device
 from ...numerics.linalg import low_rank_log_density
 from .. import gaussian_filter as filtering
+from .. import guided
+from ..ahead import LinearSteps, conditioned
 from ..autoregressive import DynamicsModel, simulate
 from ..layout import Layout
-from ..windows import Ticks, Windows, cut, histories
+from ..windows import Ticks, Windows, cut, histories, lagged
 from . import censored
-from .base import TICKS_CLASS, AbstractRunner, in_blocks, limits_with, padded_ticks
+from .base import TICKS_CLASS, AbstractRunner, in_blocks, limits_with, padded_ticks, sides
+from .scenarios import N_PARTICLES, Scenario, Swarm, ahead_of, gathered
 
 N_SCORE_DRAWS = 100
 WINDOW_BLOCK = 64
@@ -54,6 +58,33 @@ def _run_paths(
 ) -> tuple[Float[Array, "S D"], Float[Array, "T S C"]]:
     end, before = simulate(key, model.field.in_parts(), history, h, u, limits)
     return end, before
+
+
+@compiled
+def _run_guided(
+    model: DynamicsModel,
+    history: Float[Array, "S K"],
+    h: Float[Array, " T"],
+    u: Float[Array, "T U"],
+    cells: guided.Cells,
+    at_start: tuple[Float[Array, "n K"], Float[Array, " n"]],
+    key: PRNGKeyArray,
+    limits: Float[Array, "2 D"] | None,
+) -> tuple[guided.Particles, Float[Array, "T S D"], Int[Array, "T S"]]:
+    return guided.run(key, model.field.in_parts(), history, h, u, cells, at_start, limits)
+
+
+@compiled
+def _step_moments(
+    model: DynamicsModel, X: Float[Array, "T K"], h: Float[Array, " T"]
+) -> tuple[Float[Array, "T D"], Float[Array, "T D lD"], Float[Array, "T D D"]]:
+    """hμ, its slopes along (x, lags), and the mean covariance of steps."""
+    field = model.field.in_parts()
+    here, length = field.at(X), h[:, None, None]
+    covariance = length * here.mean_covariance()
+    if here.drift_variances is not None:
+        covariance = covariance + length**2 * here.drift_variances[..., None] * jnp.eye(model.layout.dim)
+    return h[:, None] * here.drift, length * filtering.drift_jacobian(field, X), covariance
 
 
 @compiled
@@ -161,12 +192,55 @@ def draw_histories(belief: filtering.Belief, n_draws: int, rng: np.random.Genera
     return np.concatenate([_draws(m, P, n_draws, rng) for m, P in zip(means, blocks, strict=True)], axis=1)
 
 
+def _whole_covariance(belief: filtering.Belief) -> Float[np.ndarray, "K K"]:
+    """The covariance of a belief about one history, older rows too."""
+    return scipy.linalg.block_diag(belief.covariance[0], *(() if belief.older is None else belief.older[0]))
+
+
 def _draws(mean: np.ndarray, covariance: np.ndarray, n_draws: int, rng: np.random.Generator) -> np.ndarray:
     if not covariance.any():
         return np.repeat(mean[None], n_draws, 0)
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     return mean + rng.normal(size=(n_draws, len(mean))) @ root.T
+
+
+# --- given cells ---------------------------------------------------------------------------------
+
+
+def linearised(
+    model: Any, start: Float[np.ndarray, " K"], means: Float[np.ndarray, "T D"], h: np.ndarray, u: np.ndarray
+) -> LinearSteps:
+    """The steps of the model to first order about a path that goes on from a history."""
+    layout, (n, dim) = model.layout, means.shape
+    rows = np.concatenate([start.reshape(-1, dim)[::-1], means])
+    past = lagged(rows, layout.memory - 1 + np.arange(n), layout.lags)
+    h_all, X = padded_ticks(TICKS_CLASS, h, np.concatenate([past, u], axis=1))
+    with computing():
+        moments = _step_moments(model, on_device(X), on_device(h_all))
+        moved, slopes, Q = (np.asarray(part)[:n] for part in moments)
+    M = np.zeros((n, dim, layout.n_history))
+    M[:, :, :dim] = np.eye(dim)
+    for i, lag in enumerate(layout.lags):
+        M[:, :, layout.block(lag)] += slopes[:, :, i * dim : (i + 1) * dim]
+    c = moved - np.einsum("tdk,tk->td", slopes, past)
+    shape = (n, dim, dim)
+    return LinearSteps(M, c, Q, np.broadcast_to(np.eye(dim), shape), np.zeros((n, dim)), np.zeros(shape))
+
+
+def _mean_path(
+    model: Any, start: Float[np.ndarray, " K"], h: np.ndarray, u: np.ndarray, y: Float[np.ndarray, "T D"]
+) -> Float[np.ndarray, "T D"]:
+    """Means after each tick given the cells up to it."""
+    n, dim = y.shape
+    h_all, u, y = padded_ticks(TICKS_CLASS, h, u, y)
+    is_given = ~np.isnan(y)
+    is_given[n:] = False
+    with computing():
+        inputs = (on_device(x[:, None]) for x in (h_all, u, np.nan_to_num(y), is_given))
+        first = (on_device(x) for x in (start[None], np.zeros((1, len(start)))))
+        _, means, _ = _run_filter(model, *first, *inputs, jax.random.key(0), 1)
+        return np.asarray(means)[:n, 0, :dim]
 
 
 class AutoRegressiveRunner(AbstractRunner):
@@ -190,6 +264,49 @@ class AutoRegressiveRunner(AbstractRunner):
             before, end = np.asarray(before), np.asarray(end)
         after = np.concatenate([before[1:, :, :dim], end[None]])[:n]
         return np.swapaxes(after, 0, 1), np.swapaxes(before[:n], 0, 1), limits
+
+    def paths_given(
+        self, ticks: Ticks, h: np.ndarray, u: np.ndarray, y: Float[np.ndarray, "T P"], n_draws: int, seed: int
+    ) -> Scenario:
+        belief, rng, n = last_belief(self.model, ticks), np.random.default_rng(seed), len(h)
+        start = np.asarray(belief.mean[0])
+        means = _mean_path(self.model, start, h, u, y)
+        _, ahead = ahead_of(lambda about: linearised(self.model, start, about, h, u), means, y, start)
+        limits, side = self._limits_given(start, y)
+        h, u, side, *given = padded_ticks(TICKS_CLASS, h, u, side, np.nan_to_num(y), ~np.isnan(y))
+
+        def run(k: int, width: float) -> Swarm:
+            seen, P = ahead.widened(width), _whole_covariance(belief)
+            starts = conditioned(draw_histories(belief, N_PARTICLES, rng), P, seen, rng)
+            _, *rows = padded_ticks(TICKS_CLASS, np.ones(n), seen.rows[1:], seen.targets[1:])
+            with computing():
+                at_limits = on_device(side) if side.any() else None
+                known, is_given, A, s = (on_device(x) for x in (*given, *rows))
+                cells = guided.Cells(known, is_given, A, s, at_limits)
+                at_start = (on_device(seen.rows[0]), on_device(seen.targets[0]))
+                on_limits = None if limits is None else on_device(limits)
+                key = jax.random.fold_in(jax.random.key(seed), k)
+                arrays = (on_device(x) for x in (starts, h, u))
+                end, *ways = _run_guided(self.model, *arrays, cells, at_start, key, on_limits)
+                values, parents = (np.asarray(way)[:n] for way in ways)
+                # Starts are draws of N(m, P) ψ_0, whose mass is another one for each width.
+                log_weights = np.asarray(end.log_weights) + seen.log_mass(start, P)
+                return Swarm(values, parents, np.asarray(end.origin), log_weights)
+
+        return gathered(run, n_draws, rng)
+
+    def _limits_given(
+        self, start: Float[np.ndarray, " K"], y: Float[np.ndarray, "T P"]
+    ) -> tuple[Float[np.ndarray, "2 P"] | None, Int[np.ndarray, "T P"]]:
+        """Limits of paths, and the sides of given cells that are at them.
+
+        Cells given beyond the limits count as if there were none, and paths may go as far as they do.
+        """
+        if self.limits is None:
+            return None, np.zeros(y.shape, int)
+        limits = limits_with(self.limits, start[None, : y.shape[1]])
+        whole = np.where(np.isnan(y), limits[0], y)
+        return limits_with(limits, whole), sides(y, limits)[0]
 
     def step_log_density(
         self,

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from ...metrics import mixture_log_density
 from ...numerics.devices import computing, on_device
 from ..windows import Ticks
+from .scenarios import Scenario
 
 BLOCK = 2048
 TICKS_CLASS = 8
@@ -29,6 +30,12 @@ class AbstractRunner(abc.ABC):
         """Draws of y at the ticks that follow those given, what each draw knew before its step there, and the limits
         that steps ended at.
         """
+
+    @abc.abstractmethod
+    def paths_given(
+        self, ticks: Ticks, h: np.ndarray, u: np.ndarray, y: Float[np.ndarray, "T P"], n_draws: int, seed: int
+    ) -> Scenario:
+        """Draws of y at the ticks that follow those given, from their law given the cells of y that are not NaN."""
 
     @abc.abstractmethod
     def step_log_density(

@@ -10,11 +10,17 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ...numerics.devices import compiled, computing, on_device
+from .. import guided_latent
 from .. import particle_filter as particles
+from ..ahead import LinearSteps, with_cells
+from ..gaussian_filter import drift_jacobian
+from ..guided import Particles
 from ..latent import LatentModel
 from ..particle_filter import PreparedLatent
 from ..windows import Ticks
 from .base import TICKS_CLASS, AbstractRunner, in_blocks, padded_ticks
+from .scenarios import N_PARTICLES as N_SCENARIO
+from .scenarios import Scenario, Swarm, ahead_of, gathered
 
 N_PARTICLES = 500
 FILTER_CLASS = 64
@@ -63,6 +69,50 @@ def _rates(
     return prepared.readout(x)[0], G @ rate @ jnp.swapaxes(G, -1, -2)
 
 
+@compiled
+def _run_guided(
+    model: LatentModel,
+    x: Float[Array, "S D"],
+    h: Float[Array, " T"],
+    u: Float[Array, "T U"],
+    cells: guided_latent.Cells,
+    at_start: tuple[Float[Array, "n D"], Float[Array, " n"]],
+    key: PRNGKeyArray,
+) -> tuple[Particles, Float[Array, "T S P"], Int[Array, "T S"]]:
+    return guided_latent.run(key, PreparedLatent.of(model), x, h, u, cells, at_start)
+
+
+@compiled
+def _step_moments(
+    model: LatentModel, x: Float[Array, "T D"], y_at: Float[Array, "T D"], h: Float[Array, " T"], u: Float[Array, "T U"]
+) -> tuple[Array, ...]:
+    """Of steps from x: hμ, its slopes and covariance; of cells at `y_at`: mean, slopes and covariance."""
+    prepared = PreparedLatent.of(model)
+    X = prepared.field.layout.row(x, u)
+    here, length = prepared.field.at(X), h[:, None, None]
+    step = (h[:, None] * here.drift, length * drift_jacobian(prepared.field, X), length * here.mean_covariance())
+    mean, variance = prepared.readout(y_at)
+    noise = (model.readout.white.value + variance)[..., None] * jnp.eye(mean.shape[1])
+    if model.readout.coupling is not None:
+        there = prepared.field.at(prepared.field.layout.row(y_at, u))
+        shared = there.mean_covariance() - there.white[..., None] * jnp.eye(x.shape[1])
+        noise = noise + jnp.einsum("pd,nde,qe->npq", model.readout.coupling, shared, model.readout.coupling)
+    return (*step, mean, prepared.readout.slope(y_at), noise)
+
+
+def linearised(model: Any, states: Float[np.ndarray, "times D"], h: np.ndarray, u: np.ndarray) -> LinearSteps:
+    """Steps and cells of the model to first order about states before and after each tick."""
+    n, dim = len(h), states.shape[1]
+    padded = padded_ticks(TICKS_CLASS, h, states[:-1], states[1:], u)
+    with computing():
+        h_all, x, y_at, u_all = (on_device(a) for a in padded)
+        moments = _step_moments(model, x, y_at, h_all, u_all)
+        moved, slopes, Q, mean, G, R = (np.asarray(part)[:n] for part in moments)
+    c = moved - np.einsum("tde,te->td", slopes, states[:-1])
+    d = mean - np.einsum("tpd,td->tp", G, states[1:])
+    return LinearSteps(np.eye(dim) + slopes, c, Q, G, d, R)
+
+
 def _noise_keys(seed: int) -> tuple[PRNGKeyArray, PRNGKeyArray, PRNGKeyArray]:
     """Keys for the filter, for paths and for densities of steps.
 
@@ -100,6 +150,35 @@ class LatentRunner(AbstractRunner):
         with computing():
             y, before = _run_paths(self.model, *(on_device(a) for a in (x, h, u)), _noise_keys(seed)[1])
         return np.swapaxes(np.asarray(y)[:n], 0, 1), np.swapaxes(np.asarray(before)[:n], 0, 1), None
+
+    def paths_given(
+        self, ticks: Ticks, h: np.ndarray, u: np.ndarray, y: Float[np.ndarray, "T P"], n_draws: int, seed: int
+    ) -> Scenario:
+        last, rng, n = self._filtered(ticks, seed)[0], np.random.default_rng(seed), len(h)
+        start = last.mean(axis=0)
+        # Plain paths say where the state goes on average.
+        _, before, _ = self.paths(ticks, np.append(h, 0.0), np.concatenate([u, u[-1:]]), len(last), seed)
+        means = before[:, 1:].mean(axis=0)
+        steps, ahead = ahead_of(
+            lambda about: linearised(self.model, np.concatenate([start[None], about]), h, u), means, y, start
+        )
+        ticks_all = padded_ticks(TICKS_CLASS, h, u, np.nan_to_num(y), ~np.isnan(y))
+
+        def run(k: int, width: float) -> Swarm:
+            seen = ahead.widened(width)
+            here = with_cells(steps, seen, y)
+            laws = padded_ticks(TICKS_CLASS, np.ones(n), here.rows, here.targets, seen.rows[1:], seen.targets[1:])[1:]
+            x = last[rng.permutation(N_SCENARIO) % len(last)]
+            with computing():
+                lengths, covariates, values, is_given = (on_device(a) for a in ticks_all)
+                cells = guided_latent.Cells(values, is_given, *(on_device(a) for a in laws))
+                at_start = (on_device(seen.rows[0]), on_device(seen.targets[0]))
+                key = jax.random.fold_in(_noise_keys(seed)[1], k)
+                end, *ways = _run_guided(self.model, on_device(x), lengths, covariates, cells, at_start, key)
+                draws, parents = (np.asarray(way)[:n] for way in ways)
+                return Swarm(draws, parents, np.asarray(end.origin), np.asarray(end.log_weights))
+
+        return gathered(run, n_draws, rng)
 
     def step_log_density(
         self,

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from ...numerics.mixtures import draws_of_each
 from ..windows import Ticks
 from .base import AbstractRunner
+from .scenarios import Scenario
 
 
 def member_seed(seed: int, k: int) -> int:
@@ -21,7 +22,8 @@ def member_seed(seed: int, k: int) -> int:
 class MixedRunner(AbstractRunner):
     """The mixture Σ_k w_k p_k of models with the same lags and covariates.
 
-    Each draw is a path of one member. The weights do not change along a path, and neither do they with the rows seen.
+    Each draw is a path of one member. The weights do not change along a path, and neither do they with the rows seen;
+    cells that are given of the future change them.
     """
 
     def __init__(self, runners: Sequence[AbstractRunner], weights: Float[np.ndarray, " K"]) -> None:
@@ -40,6 +42,20 @@ class MixedRunner(AbstractRunner):
         known = [part for part in limits if part is not None]
         joined = np.stack([np.min([a[0] for a in known], 0), np.max([a[1] for a in known], 0)]) if known else None
         return np.concatenate(values), np.concatenate(before), joined
+
+    def paths_given(
+        self, ticks: Ticks, h: np.ndarray, u: np.ndarray, y: Float[np.ndarray, "T P"], n_draws: int, seed: int
+    ) -> Scenario:
+        """The given cells reweigh the members, w_k p_k(cells); a path is one of its member's."""
+        found = [r.paths_given(ticks, h, u, y, n_draws, member_seed(seed, k)) for k, r in enumerate(self.runners)]
+        evidence = np.array([one.log_evidence for one in found])
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.weights) + evidence
+        weights, rng = scipy.special.softmax(logs), np.random.default_rng(seed)
+        counts = draws_of_each(n_draws, weights, float(rng.random()))
+        draws = np.concatenate([one.draws[:n] for one, n in zip(found, counts, strict=True)])
+        n_effective = 1.0 / np.sum(weights**2 / np.array([one.n_effective for one in found]))
+        return Scenario(rng.permutation(draws), float(n_effective), float(scipy.special.logsumexp(logs)))
 
     def _counts(self, n_draws: int, seed: int) -> Int[np.ndarray, " K"]:
         """The draws of each member; which of them gives a single draw is random."""
