@@ -5,17 +5,123 @@ from __future__ import annotations
 import platform
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
+
+from . import options
+from .terminal import answering
 
 app = typer.Typer(
     help="Stochastic differential equations with Wishart diffusions.",
     no_args_is_help=True,
-    add_completion=False,
+    pretty_exceptions_enable=False,  # --debug shows a plain traceback
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 1 data or files that cannot be used, 2 wrong options, 130 stopped. "
+    "`wishflow --install-completion` completes commands and options in your shell.",
 )
 
 REPORTED_PACKAGES = ("wishflow", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "pandas", "scikit-learn")
+
+
+# --- models of your own data -----------------------------------------------------------------
+
+
+@app.command(no_args_is_help=True, epilog="Example: wishflow fit houses.csv --target price -o houses.wishflow")
+def fit(
+    data: options.Data,
+    target: options.Targets,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model file.")] = Path("model.wishflow"),
+    drop: options.Drop = None,
+    task: options.Task = "auto",
+    model: options.Kind = "flow",
+    members: options.Members = 1,
+    seed: options.Seed = 0,
+    max_iter: options.MaxIter = None,
+    drop_missing: options.DropMissing = False,
+    separator: options.Separator = None,
+    report: options.Report = None,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """Fit a regression or a classification to a table."""
+    with answering(quiet, as_json, debug) as terminal:
+        from . import regression
+
+        how = regression.Model(model, members, seed, max_iter)
+        regression.run_fit(terminal, data, output, target, drop or [], task, how, drop_missing, separator, report)
+
+
+@app.command(no_args_is_help=True, epilog="Example: wishflow predict houses.wishflow new.csv -o predictions.csv")
+def predict(
+    model: Annotated[Path, typer.Argument(help="A file that `wishflow fit` wrote.", show_default=False)],
+    data: options.Data,
+    output: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--output", "-o", help="CSV or Parquet file.", show_default="standard output"),
+    ] = None,
+    quantile: options.Quantiles = options.QUANTILES,
+    inputs: Annotated[bool, typer.Option(help="Whether the columns of the table are written too.")] = True,
+    drop_missing: options.DropMissing = False,
+    separator: options.Separator = None,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """Predict new rows: mean, sd and quantiles of each target, or probabilities of the classes."""
+    with answering(quiet, as_json, debug) as terminal:
+        from . import regression
+
+        regression.run_predict(terminal, model, data, output, quantile, inputs, drop_missing, separator)
+
+
+@app.command(
+    no_args_is_help=True,
+    epilog="Example: wishflow forecast air.csv --time date --horizon 48h -o forecast.csv --report report.html",
+)
+def forecast(
+    horizon: Annotated[str, typer.Option(help="Steps such as 48, or a span such as 48h.", show_default=False)],
+    data: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Argument(help="The series, CSV or Parquet; not needed with --from.", show_default=False),
+    ] = None,
+    time: options.Time = None,
+    series: options.Series = None,
+    output: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--output", "-o", help="CSV or Parquet file.", show_default="standard output"),
+    ] = None,
+    report: options.Report = None,
+    saved: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--from", help="Saved model to go on with: rows after its data are added.", show_default=False),
+    ] = None,
+    save: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Write the fitted model to this file.", show_default=False),
+    ] = None,
+    freq: options.Freq = None,
+    quantile: options.Quantiles = options.QUANTILES,
+    draws: options.Draws = 1000,
+    seed: options.Seed = 0,
+    max_iter: options.MaxIter = None,
+    date_format: options.DateFormat = None,
+    separator: options.Separator = None,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """Forecast series that go together: joint sample paths, and their mean, sd and quantiles."""
+    with answering(quiet, as_json, debug) as terminal:
+        from . import forecasting
+
+        source = None if data is None else forecasting.Source(data, time, series or (), separator, date_format)
+        how = forecasting.Forecasting(horizon, freq, seed, draws, max_iter)
+        forecasting.run_forecast(terminal, source, output, how, quantile, saved, save, report)
+
+
+# --- the package itself ----------------------------------------------------------------------
 
 
 @app.command()

@@ -40,6 +40,14 @@ def _words_for_text() -> Iterator[None]:
         ) from error
 
 
+def target_names(y: Any) -> list[str] | None:
+    """The names of target columns: those of a frame or of a named Series; None where there are none."""
+    if hasattr(y, "columns"):
+        return [str(name) for name in y.columns]
+    name = getattr(y, "name", None)
+    return None if name is None else [str(name)]
+
+
 def checked_targets(y: Any, n_rows: int, n_targets: int) -> np.ndarray:
     """Targets to score, (N, P): finite numbers, as many rows as X, as many columns as the model has targets."""
     y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
