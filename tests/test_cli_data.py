@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 import wishflow as wf
 from wishflow.cli.commands import app
 from wishflow.cli.regression import level_name
+from wishflow.cli.rivals import VectorAutoregression
+from wishflow.series.data.calendar import harmonics
 
 
 def run(*arguments):
@@ -146,13 +148,75 @@ def test_names_of_quantiles(level, name):
     assert level_name(level) == name
 
 
-@pytest.mark.parametrize("command", ["fit", "predict", "forecast"])
+@pytest.mark.parametrize("command", ["fit", "predict", "forecast", "evaluate", "info", "demo"])
 def test_help_has_an_example(command):
-    text = run(command, "--help").stdout
-    assert f"Example: wishflow {command}" in " ".join(text.split())
+    text = " ".join(run(command, "--help").stdout.split())
+    assert f"Example: wishflow {command}" in text or f"Examples: wishflow {command}" in text
 
 
 def test_help_loads_nothing_heavy():
     code = "import sys, wishflow.cli; print(sorted({'jax', 'pandas', 'numpy', 'scipy'} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_held_out_scores_of_rows_are_those_of_the_estimators(folder):
+    """The split is that of the seed; the sparse GP beside the model is one that has seen the same rows."""
+    arguments = ("evaluate", folder / "rows.csv", "-t", "y", "--drop", "z", "--model", "sgp", "--test", 0.25)
+    answer = answer_of(*arguments, "--seed", 3, "-o", folder / "scores.csv", "--report", folder / "rows.html")
+    rows = pd.read_csv(folder / "rows.csv")
+    order = np.random.default_rng(3).permutation(60)
+    train, held = rows.iloc[np.sort(order[15:])], rows.iloc[np.sort(order[:15])]
+    model = wf.SparseGPRegressor(random_state=3).fit(train[["a", "b"]], train["y"])
+    scores = answer["scores"]["sgp"]
+    assert scores["log_density"] == pytest.approx(model.log_prob(held[["a", "b"]], held["y"]).mean(), rel=1e-6)
+    assert answer["rows"] == 15 and pd.read_csv(folder / "scores.csv")["rmse"][0] == pytest.approx(scores["rmse"])
+    assert "observed against predicted" in (folder / "rows.html").read_text(encoding="utf-8")
+
+
+def test_a_saved_model_is_scored_by_a_file(folder):
+    answer = answer_of("evaluate", folder / "classes.csv", "--from", folder / "classes.wishflow")
+    rows = pd.read_csv(folder / "classes.csv")
+    expected = wf.load(folder / "classes.wishflow").log_prob(rows[["a", "b"]], rows["kind"]).mean()
+    assert answer["scores"]["classes.wishflow"]["log_prob"] == pytest.approx(expected)
+
+
+def test_series_are_scored_beside_a_var_and_a_random_walk(folder):
+    report = folder / "backtest.html"
+    arguments = ("evaluate", folder / "series.csv", "--horizon", 2, "--draws", 50, "--report", report)
+    answer = answer_of(*arguments, "--from", folder / "series.wishflow")
+    assert set(answer["scores"]) == {"wishflow", "VAR(3)", "random walk"} and answer["origins"] == 5
+    y = pd.read_csv(folder / "series.csv", index_col=0, parse_dates=True)
+    model = wf.load(folder / "series.wishflow")
+    expected = wf.backtest(model, y, fh=2, initial=70, n_draws=50)
+    assert answer["scores"]["wishflow"]["crps"] == pytest.approx(float(expected["crps"].mean()))
+    assert "Models compared by horizon" in report.read_text(encoding="utf-8")
+
+
+def test_a_backtest_says_how_far_it_is(folder, capsys):
+    y = pd.read_csv(folder / "series.csv", index_col=0, parse_dates=True)
+    wf.backtest(wf.load(folder / "series.wishflow"), y, fh=5, initial=70, n_draws=10, verbose=1)
+    assert "backtest 2/2" in capsys.readouterr().err
+
+
+def test_the_var_is_that_of_statsmodels(folder):
+    var = pytest.importorskip("statsmodels.tsa.api", reason="statsmodels is in the extra compare").VAR
+    y = pd.read_csv(folder / "series.csv", index_col=0, parse_dates=True)
+    exogenous = harmonics(y.index, ("day",))
+    expected = var(y.to_numpy(), exog=exogenous).fit(2, trend="c")
+    found = VectorAutoregression(2, ("day",)).fit(y)
+    np.testing.assert_allclose(found.constant_, expected.params[0], rtol=1e-6)
+    np.testing.assert_allclose(found.coefficients_.reshape(4, 2), expected.params[-4:], rtol=1e-6)
+    np.testing.assert_allclose(found.root_ @ found.root_.T, expected.sigma_u, rtol=1e-6)
+
+
+def test_info_of_a_model_file(folder):
+    found = answer_of_info(folder / "series.wishflow")
+    assert found["class"] == "WishartForecaster" and found["series"] == ["p", "q"] and found["freq"] == "h"
+    found = answer_of_info(folder / "classes.wishflow")
+    assert found["inputs"] == ["a", "b"] and found["targets"] == ["kind"] and found["classes"] == ["high", "low"]
+    assert "kind" in run("info", folder / "classes.wishflow").stdout
+
+
+def answer_of_info(path):
+    return json.loads(run("info", path, "--json").stdout)

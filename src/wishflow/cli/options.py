@@ -28,6 +28,10 @@ Quantiles = Annotated[list[float], typer.Option("--quantile", help="Probabilitie
 Targets = Annotated[
     list[str], typer.Option("--target", "-t", help="Column to predict; repeat for several.", show_default=False)
 ]
+SomeTargets = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option("--target", "-t", help="Of rows: column to predict; repeat for several.", show_default=False),
+]
 Drop = Annotated[
     Optional[list[str]],  # noqa: UP045
     typer.Option(help="Column that is no input, such as an id; repeat for several.", show_default=False),
