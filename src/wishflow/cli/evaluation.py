@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .. import backtest, enable_compilation_cache, load
+from .. import backtest, enable_compilation_cache
 from ..errors import DataError, OptionError
-from .forecasting import Forecasting, Source, forecaster_of, horizon_of
-from .regression import Model, Rows, fitted_to, inputs_of, names_of_targets, regressor_of
+from .forecasting import Forecasting, Source, check_regular, forecaster_of, horizon_of
+from .regression import Model, Rows, fitted_to, inputs_of, loaded, names_of_targets, regressor_of
 from .rivals import RandomWalk, VectorAutoregression
 from .tables import check_columns, check_output, numbers, read_table, write_table
 from .terminal import Terminal
@@ -144,6 +144,7 @@ def evaluate_series(
     fh, y = horizon_of(how.horizon), source.read(terminal)
     enable_compilation_cache()
     if saved is None:
+        check_regular(y.index, how.freq)
         first = round((1.0 - test) * len(y))
         fitted: Any = how.built(terminal.verbose).fit(y.iloc[:first])
     else:
@@ -201,8 +202,8 @@ def describe(path: Path) -> dict[str, Any]:
     """What a model file holds."""
     from ..files.model_file import read_model
 
+    fitted = loaded(path)
     header, _ = read_model(path)
-    fitted = load(path)
     found: dict[str, Any] = {"file": str(path), "class": type(fitted).__name__}
     if hasattr(fitted, "columns_"):
         found |= {"series": [str(name) for name in fitted.columns_], "freq": str(fitted.freq_), "end": str(fitted.end_)}

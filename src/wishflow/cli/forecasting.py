@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .. import WishartForecaster, enable_compilation_cache, load
+from .. import WishartForecaster, enable_compilation_cache
 from ..errors import DataError, ModelFileError, OptionError
-from .regression import MODEL_FILE, checked_levels, law_columns
+from ..series.data.times import TimeAxis
+from .regression import MODEL_FILE, checked_levels, law_columns, loaded
 from .tables import check_columns, check_output, guessed_time, listed, numbers, read_table, time_index, write_table
 from .terminal import Terminal
 
@@ -79,6 +80,19 @@ class Forecasting:
         return WishartForecaster(freq=freq, random_state=self.seed, verbose=verbose, **options)
 
 
+def check_regular(index: pd.Index, freq: str | None) -> None:
+    """Horizons count steps: without a regular grid they have no length. Found before the fit."""
+    if freq is not None:
+        return
+    axis = TimeAxis.of([index.drop_duplicates()]) if len(index) > 2 else None
+    if axis is not None and not axis.is_regular:
+        length = axis.unit if axis.kind == "number" else pd.Timedelta(round(axis.unit), unit="ns")
+        raise OptionError(
+            f"the stamps are irregular (median gap {length}), so a step has no length; name one with --freq, such as "
+            "--freq h."
+        )
+
+
 def run_forecast(
     terminal: Terminal,
     source: Source | None,
@@ -102,6 +116,7 @@ def run_forecast(
     enable_compilation_cache()
     start = time.perf_counter()
     if model is None and y is not None:
+        check_regular(y.index, how.freq)
         fitted = how.built(terminal.verbose).fit(y)
     else:
         fitted = continued(terminal, forecaster_of(Path(str(model))), y)
@@ -130,7 +145,7 @@ def run_forecast(
 
 def forecaster_of(path: Path) -> WishartForecaster:
     """The forecaster of a model file."""
-    fitted = load(path)
+    fitted = loaded(path)
     if not isinstance(fitted, WishartForecaster):
         raise ModelFileError(
             f"{str(path)!r} holds a {type(fitted).__name__}, which has no time; use `wishflow predict {path} data.csv`."

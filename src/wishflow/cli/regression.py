@@ -13,7 +13,17 @@ import pandas as pd
 
 from .. import FlowClassifier, FlowRegressor, SparseGPRegressor, WishartForecaster, enable_compilation_cache, load
 from ..errors import DataError, ModelFileError, OptionError, unknown_option
-from .tables import check_columns, check_output, listed, numbers, read_table, without_missing, write_table
+from .tables import (
+    PARQUET,
+    TEXT,
+    check_columns,
+    check_output,
+    listed,
+    numbers,
+    read_table,
+    without_missing,
+    write_table,
+)
 from .terminal import Terminal
 
 MODELS, TASKS = ("flow", "sgp"), ("auto", "regress", "classify")
@@ -80,7 +90,7 @@ def read_rows(
     X = numbers(frame, inputs, path, REMEDY)
     remedy = "correct the cells, or use --task classify"
     y = frame[list(targets)] if classifies else numbers(frame, targets, path, remedy)
-    whole = without_missing(pd.concat([X, y], axis=1), path, drop_missing)
+    whole = without_missing(pd.concat([X, y], axis=1), path, drop_missing, targets)
     y = whole[list(targets)]
     return Rows(whole[inputs], y.astype(str) if classifies and is_text[0] else y, classifies)
 
@@ -183,9 +193,16 @@ def checked_levels(quantiles: Sequence[float]) -> list[float]:
     return sorted(set(quantiles))
 
 
+def loaded(path: Path) -> Any:
+    """The estimator of a model file; a table in its place is named as such."""
+    if path.name.lower().endswith((*TEXT, *PARQUET)):
+        raise ModelFileError(f"{str(path)!r} is a table; expected a model file, as `wishflow fit` writes it.")
+    return load(path)
+
+
 def regressor_of(path: Path) -> Any:
     """The regressor or classifier of a model file."""
-    fitted = load(path)
+    fitted = loaded(path)
     if isinstance(fitted, WishartForecaster):
         raise ModelFileError(
             f"{str(path)!r} holds a WishartForecaster, which predicts no rows; use `wishflow forecast --from {path}`."
@@ -220,7 +237,7 @@ def _note_far_rows(terminal: Terminal, fitted: Any, X: pd.DataFrame) -> None:
         worst = str(X.columns[int(is_far.sum(axis=0).argmax())])
         terminal.note(
             f"Warning: {int(is_far.any(axis=1).sum())} of {len(X)} rows lie more than {FAR:g} standard deviations "
-            f"from the training data (mostly in {worst!r}); their predictions fall back on the mean of the target."
+            f"from the training data (mostly in {worst!r}); predictions there fall back on the prior."
         )
 
 

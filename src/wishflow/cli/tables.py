@@ -17,6 +17,7 @@ from ..files.writing import write_bytes_atomic
 
 PARQUET = (".parquet", ".pq")
 TEXT = (".csv", ".csv.gz", ".tsv", ".txt")
+MONTHS = 12
 # Words for missing values that pandas does not know.
 MISSING = ("?", "-", "--", "missing", "Missing", "NaT")
 
@@ -168,10 +169,12 @@ def numbers(frame: pd.DataFrame, names: Sequence[str], path: Path, remedy: str) 
         if not bad.any():
             continue
         row = int(np.flatnonzero(bad)[0])
-        share = "text" if bad.mean() > 0.5 else f"text in {int(bad.sum())} of {len(bad)} rows"
+        is_text = bool(bad.mean() > 0.5)
+        share = "text" if is_text else f"text in {int(bad.sum())} of {len(bad)} rows"
+        what = remedy if is_text else "correct these cells, or leave them empty"
         raise DataError(
             f"column {name!r} of {str(path)!r} holds {share}, such as {str(frame[name].iloc[row])!r} in line "
-            f"{row + 2}; expected numbers: {remedy}."
+            f"{row + 2}; expected numbers: {what}."
         )
     found = frame[list(names)].apply(pd.to_numeric).astype(float)
     for name in names:
@@ -181,7 +184,7 @@ def numbers(frame: pd.DataFrame, names: Sequence[str], path: Path, remedy: str) 
     return found
 
 
-def without_missing(frame: pd.DataFrame, path: Path, drop: bool) -> pd.DataFrame:
+def without_missing(frame: pd.DataFrame, path: Path, drop: bool, targets: Sequence[str] = ()) -> pd.DataFrame:
     """Rows without empty cells; an error names the column with most of them unless they may be dropped."""
     holes = frame.isna()
     if not holes.any(axis=None):
@@ -189,9 +192,12 @@ def without_missing(frame: pd.DataFrame, path: Path, drop: bool) -> pd.DataFrame
     if not drop:
         worst = str(holes.sum().idxmax())
         row = int(np.flatnonzero(holes[worst])[0])
+        share = f"{int(holes[worst].sum())} of {len(frame)} rows (line {row + 2} first)"
+        said = f"{worst!r} of {str(path)!r} is empty in {share}"
+        if worst in targets:
+            raise DataError(f"the target {said}; leave these rows out with --drop-missing.")
         raise DataError(
-            f"column {worst!r} of {str(path)!r} is empty in {int(holes[worst].sum())} of {len(frame)} rows (line "
-            f"{row + 2} first); fill the cells, leave the column out (--drop {worst}) or the rows (--drop-missing)."
+            f"column {said}; fill the cells, leave the column out (--drop {worst}), or the rows (--drop-missing)."
         )
     kept = frame[~holes.any(axis=1)]
     if not len(kept):
@@ -210,26 +216,42 @@ def time_index(frame: pd.DataFrame, name: str, path: Path, date_format: str | No
         raise DataError(f"the time column {name!r} of {str(path)!r} is empty in line {row + 2}; remove the row.")
     if column.dtype.kind in "iufM":
         return pd.Index(column, name=name)
-    # A hundred values say what the form is; those that are not of it are named.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
             stamps = _parsed(column, date_format)
-        except (UserWarning, ValueError) as error:
-            raise DataError(_no_dates(column, name, path, date_format, error)) from None
+        except DataError:
+            raise
+        except (UserWarning, ValueError):
+            raise DataError(_no_dates(column, name, path, date_format)) from None
     return pd.DatetimeIndex(stamps, name=name)
 
 
 def _parsed(column: pd.Series, date_format: str | None) -> Any:
+    day_first = date_format is None and _has_day_first(column)
     try:
-        return pd.to_datetime(column, format=date_format)
+        return pd.to_datetime(column, format=date_format, dayfirst=day_first)
     except ValueError as error:
         if "utc=True" not in str(error):  # clocks that change in summer have two offsets
             raise
-        return pd.to_datetime(column, format=date_format, utc=True)
+        return pd.to_datetime(column, format=date_format, utc=True, dayfirst=day_first)
 
 
-def _no_dates(column: pd.Series, name: str, path: Path, date_format: str | None, error: Exception) -> str:
+def _has_day_first(column: pd.Series) -> bool:
+    """Whether dates such as 31.01.2024 begin with the day; pandas would take 01.02.2024 for the second of January."""
+    parts = column.astype(str).str.extract(r"^\s*(\d{1,2})[./-](\d{1,2})[./-]\d{4}").astype(float)
+    if not parts.notna().all(axis=None):
+        return False
+    first, second = parts.max()
+    if max(first, second) <= MONTHS:
+        raise DataError(
+            f"dates such as {str(column.iloc[0])!r} may begin with the day or with the month; say which, by "
+            "--date-format '%d.%m.%Y %H:%M' for example."
+        )
+    return bool(first > MONTHS)
+
+
+def _no_dates(column: pd.Series, name: str, path: Path, date_format: str | None) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         bad = pd.to_datetime(column, format=date_format, errors="coerce").isna()

@@ -19,7 +19,7 @@ from ..specs import checks
 from ..training.options import TrainingOptions, preset_spec, with_options
 from ..training.specs import TrainingSpec
 from . import prediction
-from .data import checked_numbers, checked_rows, checked_targets, target_names
+from .data import check_no_labels, checked_numbers, checked_rows, checked_targets, target_names
 from .diagnosis import LEVELS, Diagnosis, diagnosis_of
 from .estimator import ModelEstimator, Validated, check_average, with_log_rate
 from .flow_options import flow_spec, flow_training
@@ -62,6 +62,7 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         return self._trained(fitted, fitted._prepare(X, y))
 
     def _prepare(self, X: Any, y: Any, n_rows: int | None = None) -> Problem:
+        check_no_labels(y)
         self.target_names_ = target_names(y)
         X, y = checked_rows(self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2)
         y = checked_numbers(y)
