@@ -1,0 +1,70 @@
+"""The commands of the tutorial on files of your own, timed: what is printed in docs/tutorials/own_file.md is run.
+
+    python -m studies.benchmarks.own_file            # writes studies/results/own_file.json
+
+The page's Python makes the files, and each command is a process of its own, with a cache of compiled programs that is
+empty at the start. `warm` is a second time, with the cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from wishflow.files.json import write_json_atomic
+
+from ..paths import ROOT, output
+from ..provenance import provenance
+
+PAGE = ROOT / "docs" / "tutorials" / "own_file.md"
+STEPS = ("fit", "predict", "evaluate", "forecast", "next")
+PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^\$ (wishflow .+)$", re.MULTILINE)
+
+
+def commands(text: str) -> dict[str, str]:
+    """The commands of the page by the names of their steps."""
+    return dict(zip(STEPS, COMMAND.findall(text), strict=True))
+
+
+def timed(command: str, folder: Path, cache: Path) -> dict[str, Any]:
+    """Seconds of a command and what it prints on standard output."""
+    environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(cache)}
+    call = [sys.executable, "-m", *shlex.split(command)]
+    started = time.perf_counter()
+    done = subprocess.run(call, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    return {"command": command, "seconds": time.perf_counter() - started, "printed": done.stdout.strip()}
+
+
+def measured(text: str) -> dict[str, Any]:
+    """All steps, cold and then warm."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        subprocess.run([sys.executable, "-c", "\n".join(PYTHON.findall(text))], cwd=folder, check=True)
+        found = {step: timed(command, folder, folder / "cache") for step, command in commands(text).items()}
+        for step, command in commands(text).items():
+            found[step]["warm_seconds"] = timed(command, folder, folder / "cache")["seconds"]
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=output("own_file.json"))
+    options = parser.parse_args(arguments)
+    steps = measured(PAGE.read_text(encoding="utf-8"))
+    write_json_atomic(options.output, {"steps": steps, "provenance": provenance()})
+    for step, found in steps.items():
+        print(f"{step:<10}{found['seconds']:7.1f} s {found['warm_seconds']:7.1f} s")
+
+
+if __name__ == "__main__":
+    main()
