@@ -3,7 +3,8 @@
     python -m studies.benchmarks.own_file            # writes studies/results/own_file.json
 
 The page's Python makes the files, and each command is a process of its own, with a cache of compiled programs that is
-empty at the start. `warm` is a second time, with the cache.
+empty at the start. Beside the seconds that pass are those of the processor, all cores together: on a machine that does
+other work too, more seconds pass than the commands need. `load` is the mean number of running processes meanwhile.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import resource
 import shlex
 import subprocess
 import sys
@@ -40,19 +42,28 @@ def timed(command: str, folder: Path, cache: Path) -> dict[str, Any]:
     """Seconds of a command and what it prints on standard output."""
     environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(cache)}
     call = [sys.executable, "-m", *shlex.split(command)]
-    started = time.perf_counter()
+    started, used = time.perf_counter(), _processor_seconds()
     done = subprocess.run(call, cwd=folder, env=environment, capture_output=True, text=True, check=True)
-    return {"command": command, "seconds": time.perf_counter() - started, "printed": done.stdout.strip()}
+    seconds = {"seconds": time.perf_counter() - started, "processor_seconds": _processor_seconds() - used}
+    return {"command": command, **seconds, "load": os.getloadavg()[0], "printed": done.stdout.strip()}
+
+
+def _processor_seconds() -> float:
+    """Those of all processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def measured(text: str) -> dict[str, Any]:
-    """All steps, cold and then warm."""
+    """All steps, one after another."""
+    found = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         subprocess.run([sys.executable, "-c", "\n".join(PYTHON.findall(text))], cwd=folder, check=True)
-        found = {step: timed(command, folder, folder / "cache") for step, command in commands(text).items()}
         for step, command in commands(text).items():
-            found[step]["warm_seconds"] = timed(command, folder, folder / "cache")["seconds"]
+            found[step] = timed(command, folder, folder / "cache")
+            seconds = f"{found[step]['seconds']:7.1f} s, of the processor {found[step]['processor_seconds']:7.1f} s"
+            print(f"{step:<10}{seconds}", flush=True)
     return found
 
 
@@ -62,8 +73,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     steps = measured(PAGE.read_text(encoding="utf-8"))
     write_json_atomic(options.output, {"steps": steps, "provenance": provenance()})
-    for step, found in steps.items():
-        print(f"{step:<10}{found['seconds']:7.1f} s {found['warm_seconds']:7.1f} s")
 
 
 if __name__ == "__main__":

@@ -21,20 +21,19 @@ def printed(step: str) -> str:
 
 
 def time_table() -> str:
-    """Seconds of each command, at first use and with compiled programs at hand."""
+    """Seconds of each command at first use, those that passed and those of the processor."""
     found = result(FILE)
     if found is None:
         return NOT_MEASURED
     steps = found["steps"]
     names = {step: f"`{' '.join(part['command'].split()[:3])} …`" for step, part in steps.items()}
-    rows = {
-        names[step]: {"first use, seconds": f"{part['seconds']:.0f}", "again": f"{part['warm_seconds']:.0f}"}
-        for step, part in steps.items()
-    }
-    totals = [sum(part[key] for part in steps.values()) for key in ("seconds", "warm_seconds")]
-    rows["all"] = {"first use, seconds": f"{totals[0]:.0f}", "again": f"{totals[1]:.0f}"}
-    cores = found["provenance"]["cpu_count"]
-    return f"{grid('', rows)}\n\n{source_text(found['provenance'])}, {cores} cores."
+    columns = {"seconds": "seconds", "processor_seconds": "of the processor"}
+    total = {key: sum(part[key] for part in steps.values()) for key in columns}
+    parts = {**{names[step]: part for step, part in steps.items()}, "all": total}
+    rows = {name: {text: f"{part[key]:.0f}" for key, text in columns.items()} for name, part in parts.items()}
+    cores, load = found["provenance"]["cpu_count"], max(part["load"] for part in steps.values())
+    note = f"{cores} cores, which ran up to {load:.0f} processes at a time"
+    return f"{grid('', rows)}\n\n{source_text(found['provenance'])}, {note}."
 
 
 PARTS: dict[str, Callable[[], str]] = {
