@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -87,6 +89,9 @@ def answering(quiet: bool, as_json: bool, debug: bool) -> Iterator[Terminal]:
             yield terminal
         except (typer.Exit, typer.Abort):
             raise
+        except BrokenPipeError:  # the reader of standard output, such as `head`, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor may the flush at exit complain
+            raise typer.Exit(0) from None
         except (Exception, KeyboardInterrupt) as error:
             if debug:
                 raise
@@ -101,7 +106,7 @@ def answering(quiet: bool, as_json: bool, debug: bool) -> Iterator[Terminal]:
 def _explained(error: BaseException) -> tuple[int, str]:
     """Exit code and words of an error."""
     if isinstance(error, KeyboardInterrupt):
-        return STOPPED, "stopped by Ctrl-C; nothing was written."
+        return STOPPED, "stopped by Ctrl-C."
     if isinstance(error, OptionError):
         return BAD_USAGE, str(error)
     if isinstance(error, WishflowError):
