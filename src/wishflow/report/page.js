@@ -85,7 +85,7 @@ function chart(holder, options, paint) {
     add("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, short(Number(v.toPrecision(6))));
   }
   const marks = options.kind === "date" ? dateTicks(x0, x1, Math.max(3, Math.floor((width - left) / 110)))
-    : ticks(x0, x1, Math.max(3, Math.floor((width - left) / 70)));
+    : ticks(x0, x1, Math.max(3, Math.floor((width - left) / 70))).filter(v => !options.whole || Number.isInteger(v));
   for (const v of marks) {
     add("path", { class: "axis", d: `M${x(v)} ${height - bottom}v5` });
     add("text", { x: x(v), y: height - 6, "text-anchor": "middle" },
@@ -229,7 +229,7 @@ function byHorizon(part) {
   const paint = draw(holder, () => {
     const shown = part.charts[state.chart], range = extent(...shown.lines, shown.nominal ? [shown.nominal] : []);
     const y = shown.share ? [Math.min(range[0], .5), 1] : range;
-    chart(holder, { x: extent(part.horizons), y, exact: Boolean(shown.share), label: shown.name }, (x, y, add, box) => {
+    chart(holder, { x: extent(part.horizons), whole: true, y, exact: Boolean(shown.share), label: shown.name }, (x, y, add, box) => {
       if (shown.nominal) add("path", { class: "nominal", d: `M${box.left} ${y(shown.nominal)}H${box.width - box.right}` });
       shown.lines.forEach((values, i) => {
         add("path", { d: line(part.horizons, values, x, y), fill: "none", style: `stroke:var(--c${i % 5})`,
@@ -261,7 +261,7 @@ function plain(part) {
     const shown = part.charts[state.chart], zero = shown.kind === "bars" ? [0] : [];
     const ys = shown.kind === "points" ? extent(shown.y, shown.x) : extent(shown.y, zero, shown.nominal ? [shown.nominal] : []);
     const xs = shown.kind === "points" ? ys : extent(shown.x, zero, shown.width ? [1] : []);
-    chart(holder, { x: xs, y: ys, label: shown.name }, (x, y, add, box) => {
+    chart(holder, { x: xs, y: ys, whole: !shown.kind, label: shown.name }, (x, y, add, box) => {
       if (shown.kind === "bars") shown.x.forEach((v, i) => add("rect", { x: x(v) + 1, width: Math.max(1, x(v + shown.width) - x(v) - 2),
         y: y(shown.y[i]), height: y(0) - y(shown.y[i]), style: "fill:var(--c0)" }));
       else if (shown.kind === "points") {
