@@ -33,7 +33,12 @@ def time_table() -> str:
     rows = {name: {text: f"{part[key]:.0f}" for key, text in columns.items()} for name, part in parts.items()}
     cores, load = found["provenance"]["cpu_count"], max(part["load"] for part in steps.values())
     note = f"{cores} cores, which ran up to {load:.0f} processes at a time"
-    return f"{grid('', rows)}\n\n{source_text(found['provenance'])}, {note}."
+    others = [
+        f"an earlier run, beside up to {run['load']:.0f} processes, took {run['seconds']:.0f} seconds "
+        f"({run['processor_seconds']:.0f} of the processor)"
+        for run in found.get("earlier", [])
+    ]
+    return f"{grid('', rows)}\n\n{'; '.join([source_text(found['provenance']) + ', ' + note, *others])}."
 
 
 PARTS: dict[str, Callable[[], str]] = {
