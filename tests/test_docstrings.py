@@ -17,7 +17,7 @@ from wishflow.specs import registry
 
 MODULES = (
     *("callbacks", "datasets", "diffusions", "errors", "kernels", "likelihoods", "metrics", "plotting", "series"),
-    *("sktime",),
+    *("report", "sktime"),
 )
 # Public names and modules whose docstrings are not yet of this form.
 NOT_YET = {"Forecast", "WishartForecaster", "backtest", "series", "sktime"}

@@ -54,7 +54,7 @@ _HOMES = {
 }
 _MODULES = (
     *("callbacks", "datasets", "diffusions", "errors", "files", "inducing", "kernels", "likelihoods", "metrics"),
-    *("numerics", "plotting", "regression", "series", "specs", "training", "wishart"),
+    *("numerics", "plotting", "regression", "report", "series", "specs", "training", "wishart"),
 )
 
 

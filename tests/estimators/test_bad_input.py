@@ -109,7 +109,7 @@ def test_text_where_numbers_belong(estimator, X, y, labels):
 
 @every_regressor
 def test_text_targets(estimator, X, labels):
-    with pytest.raises(DataError, match=r"hold text .*expected numbers"):
+    with pytest.raises(DataError, match=r"y holds text, such as .*expected numbers: use FlowClassifier"):
         clone(estimator).fit(X, labels)
 
 

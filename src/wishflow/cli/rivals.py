@@ -11,6 +11,7 @@ from scipy.linalg import solve_triangular
 from sklearn.base import BaseEstimator
 
 from .. import metrics
+from ..errors import DataError
 from ..series.data.calendar import harmonics
 from ..series.data.horizons import horizon
 from ..series.data.times import TimeAxis, noise_seed
@@ -80,27 +81,33 @@ class RandomWalk(_Rival):
 
 
 class VectorAutoregression(_Rival):
-    """VAR(p) with harmonics of the calendar, fitted by statsmodels; paths with Gaussian noise."""
+    """VAR(p) with harmonics of the calendar, fitted by least squares; paths with Gaussian noise."""
 
     def __init__(self, lags=3, periods=("day",)):
         self.lags = lags
         self.periods = periods
 
     def fit(self, y: pd.DataFrame, X: Any = None) -> VectorAutoregression:
-        from statsmodels.tsa.api import VAR
-
-        exogenous = harmonics(y.index, self.periods)
-        fitted = VAR(filled(y).to_numpy(), exog=exogenous if exogenous.shape[1] else None).fit(self.lags, trend="c")
-        parameters, n_exogenous, dim = np.asarray(fitted.params), exogenous.shape[1], y.shape[1]
+        values, (n_rows, dim) = filled(y).to_numpy(), y.shape
+        exogenous = harmonics(y.index, self.periods) if self.periods else np.zeros((n_rows, 0))
+        n_exogenous, lagged = exogenous.shape[1], [values[self.lags - k : n_rows - k] for k in range(1, self.lags + 1)]
+        inputs = np.concatenate([np.ones((n_rows - self.lags, 1)), exogenous[self.lags :], *lagged], axis=1)
+        n_free = len(inputs) - inputs.shape[1]
+        if n_free <= dim:
+            raise DataError(f"{n_rows} rows are too few for a VAR of {self.lags} lags and {dim} series.")
+        parameters = np.linalg.lstsq(inputs, values[self.lags :], rcond=None)[0]
+        errors = values[self.lags :] - inputs @ parameters
         self.constant_, self.harmonics_ = parameters[0], parameters[1 : 1 + n_exogenous]
         self.coefficients_ = parameters[1 + n_exogenous :].reshape(self.lags, dim, dim)
-        self.root_ = np.linalg.cholesky(np.asarray(fitted.sigma_u))
+        self.root_ = np.linalg.cholesky(errors.T @ errors / n_free)
         self._remember(y, max(48, 2 * self.lags))
         return self
 
     def forecast(self, fh: Any, X: Any = None, n_draws: int = 1000) -> Forecast:
         index, place, way = self._horizon(fh)
-        level = self.constant_ + harmonics(way, self.periods) @ self.harmonics_
+        level = np.tile(self.constant_, (len(way), 1))
+        if self.periods:
+            level = level + harmonics(way, self.periods) @ self.harmonics_
         past = filled(self.seen_).to_numpy()[::-1][: self.lags]  # newest first
         history = np.repeat(past[None], n_draws, 0)
         rng = np.random.default_rng(noise_seed(0, self.end_))

@@ -14,7 +14,7 @@ from ..errors import DataError
 from ..likelihoods import Bernoulli, Categorical, LikelihoodSpec
 from ..training.specs import TrainingSpec
 from . import presets
-from .data import check_same_rows, checked_rows
+from .data import check_same_rows, checked_rows, target_names
 from .estimator import ModelEstimator, Validated, check_average
 from .flow_options import flow_spec, flow_training
 from .training import Problem
@@ -108,6 +108,8 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
         The seed that `random_state` stood for.
     n_features_in_ : int
         Number D of inputs.
+    target_names_ : list of str or None
+        Names of the targets; None where `y` had none.
     members_ : dict of str to list
         Models of all members by candidate. Only with `n_members` above 1, as the following ones.
     member_specs_ : dict of str to Spec
@@ -222,6 +224,7 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
         return self._trained(fitted, fitted._prepare(X, y))
 
     def _prepare(self, X: Any, y: Any, n_rows: int | None = None) -> Problem:
+        self.target_names_ = target_names(y)
         X, y = checked_rows(self, X, y, ensure_min_samples=2)
         check_classification_targets(y)
         self.classes_, labels = np.unique(column_or_1d(y, warn=True), return_inverse=True)

@@ -28,16 +28,43 @@ def checked_numbers(y: Any) -> np.ndarray:
 
 @contextlib.contextmanager
 def _words_for_text() -> Iterator[None]:
-    """Text that is no number gets words of our own: NumPy's do not say what to do."""
+    """Text, missing values and rows that do not match get words of our own, which say what to do."""
     try:
         yield
     except ValueError as error:
-        if "could not convert" not in str(error):
+        first = str(error).partition("\n")[0]
+        if "contains NaN" in first:
+            raise DataError(f"{first} Drop the rows without a value, or fill them in.") from error
+        if "inconsistent numbers of samples" in first:
+            raise DataError(f"{first}; expected as many rows of X as of y.") from error
+        if "could not convert" not in first:
             raise
         raise DataError(
             f"the data hold text ({error}); expected numbers: encode text columns first, "
             "with scikit-learn's OneHotEncoder for example."
         ) from error
+
+
+def check_no_labels(y: Any) -> None:
+    """Words are labels, which a regressor has no use for."""
+    values = y if hasattr(y, "dtype") else np.asarray(y, object).ravel()[:1]
+    first = next(iter(np.asarray(values, object).ravel()), None)
+    if not isinstance(first, str):
+        return
+    try:
+        float(first)
+    except ValueError:
+        raise DataError(
+            f"y holds text, such as {str(first)!r}; expected numbers: use FlowClassifier for labels, or convert it."
+        ) from None
+
+
+def target_names(y: Any) -> list[str] | None:
+    """The names of target columns: those of a frame or of a named Series; None where there are none."""
+    if hasattr(y, "columns"):
+        return [str(name) for name in y.columns]
+    name = getattr(y, "name", None)
+    return None if name is None else [str(name)]
 
 
 def checked_targets(y: Any, n_rows: int, n_targets: int) -> np.ndarray:

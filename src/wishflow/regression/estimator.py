@@ -208,6 +208,28 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         program = exported_moments(law, *scalers, self.directions_, self.seed_, self._n_predict(), platforms)
         write_bytes_atomic(path, program)
 
+    def report(self, path: str | Path, X: Any = None, y: Any = None) -> Path:
+        """Write what was trained, and how rows that took no part in it are predicted, to one HTML file.
+
+        Parameters
+        ----------
+        path : str or path
+            The file. The page needs no network.
+        X : array-like of shape (N, D), optional
+            Inputs of rows that took no part in training.
+        y : array-like of shape (N,) or (N, P), optional
+            Their targets.
+
+        Returns
+        -------
+        path
+            The file.
+        """
+        from ..report import write_report
+
+        check_is_fitted(self, "model_")
+        return write_report(path, model=self, rows=None if X is None or y is None else (X, y))
+
 
 class Validated:
     """What estimators of flows have beside the others."""

@@ -19,7 +19,7 @@ from ..specs import checks
 from ..training.options import TrainingOptions, preset_spec, with_options
 from ..training.specs import TrainingSpec
 from . import prediction
-from .data import checked_numbers, checked_rows, checked_targets
+from .data import check_no_labels, checked_numbers, checked_rows, checked_targets, target_names
 from .diagnosis import LEVELS, Diagnosis, diagnosis_of
 from .estimator import ModelEstimator, Validated, check_average, with_log_rate
 from .flow_options import flow_spec, flow_training
@@ -62,6 +62,8 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         return self._trained(fitted, fitted._prepare(X, y))
 
     def _prepare(self, X: Any, y: Any, n_rows: int | None = None) -> Problem:
+        check_no_labels(y)
+        self.target_names_ = target_names(y)
         X, y = checked_rows(self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2)
         y = checked_numbers(y)
         self.is_multi_output_ = y.ndim == 2
@@ -436,6 +438,8 @@ class SparseGPRegressor(ModelRegressor):
         Whether `y` had two axes.
     n_features_in_ : int
         Number D of inputs.
+    target_names_ : list of str or None
+        Names of the targets; None where `y` had none.
     members_ : dict of str to list
         Models of the members by candidate. Only with `n_members` above 1, as the following ones.
     member_specs_ : dict of str to Spec
@@ -632,6 +636,8 @@ class FlowRegressor(Validated, ModelRegressor):
         Whether `y` had two axes.
     n_features_in_ : int
         Number D of inputs.
+    target_names_ : list of str or None
+        Names of the targets; None where `y` had none.
     members_ : dict of str to list
         Models of all members by candidate. Only with `n_members` above 1, as the following ones.
     member_specs_ : dict of str to Spec

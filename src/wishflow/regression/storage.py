@@ -115,7 +115,7 @@ def _calibration_shapes(calibration: Calibration | None) -> dict[str, Any] | Non
 
 
 def _names(estimator: Any) -> dict[str, Any]:
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"targets": getattr(estimator, "target_names_", None)}
     if hasattr(estimator, "feature_names_in_"):
         names["features"] = [str(name) for name in estimator.feature_names_in_]
     if hasattr(estimator, "classes_") and estimator.classes_.dtype.kind in "OU":
@@ -230,6 +230,7 @@ def _directions(header: dict[str, Any], arrays: dict[str, np.ndarray], n_inputs:
 
 
 def _restore_names(estimator: Any, names: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    estimator.target_names_ = names.get("targets")  # files of version 0.1 have none
     if "features" in names:
         estimator.feature_names_in_ = np.array(names["features"], dtype=object)
     if "classes" in names:

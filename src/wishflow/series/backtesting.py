@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import functools
 import numbers
+import time
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from jaxtyping import Float
 from sklearn.base import clone
 
 from .. import metrics
+from ..callbacks import CallbackList, ChunkEvent, ProgressBar
 from ..errors import OptionError
 from ..specs import checks
 from .data.frames import ONLY, read
@@ -33,6 +35,7 @@ def backtest(
     n_draws: int = 500,
     coverage: float = 0.8,
     n_densities: int | None = None,
+    verbose: int = 0,
 ) -> xr.Dataset:
     """Scores by origin and horizon: "crps" and "covered" for each variable, the others for each time.
 
@@ -44,7 +47,7 @@ def backtest(
     unless it is fitted already; then origins follow every `step` rows (the longest horizon by default), and at each the
     forecaster is conditioned on all rows before it. Cells that were not observed have no score (NaN). `n_densities`
     limits log densities, which cost most, to the first horizons. Any object with `fit`, `update`, `forecast` and `end_`
-    can be rolled.
+    can be rolled. `verbose=1` shows how many origins are done, and the time left.
 
     Of a panel (a dict of frames, or a frame with a MultiIndex) all series are fitted together, up to one stamp:
     `initial` counts the stamps of all series together. Each series is then rolled over its own rows, its forecasts
@@ -68,7 +71,7 @@ def backtest(
     units = getattr(rolling, "units_", None)
     indices = [frame.index for frame in frames.values()]
     axis = TimeAxis.of(indices, getattr(forecaster, "freq", None)) if units is None else units.axis
-    options = (axis, fh, step, n_draws, coverage, n_densities)
+    options = (axis, fh, step, n_draws, coverage, n_densities, checks.verbosity(verbose))
     if not panel.is_panel:
         return _rolled(_Rolling(rolling, ONLY, X), frames[ONLY], first[ONLY], *options)
     found = {}
@@ -129,6 +132,7 @@ def _rolled(
     n_draws: int,
     coverage: float,
     n_densities: int | None,
+    verbose: int,
 ) -> xr.Dataset:
     """The scores of one series from row `first` on."""
     end = rolling.end()
@@ -144,12 +148,16 @@ def _rolled(
     if not len(origins):
         raise OptionError(f"no origin after row {first} leaves {max(steps)} rows to score; lower initial or fh.")
     seen, parts = 0 if end is None else int(frame.index.searchsorted(end, side="right")), []
-    for origin in origins:
-        if origin > seen:
-            rolling.update(frame.iloc[seen:origin])
-            seen = origin
-        found = rolling.forecast(steps, n_draws)
-        parts.append(_scores(found, _rows_at(frame, axis, found.index), n_draws, coverage, n_densities))
+    began = time.perf_counter()
+    with CallbackList(ProgressBar() if verbose else None) as progress:
+        progress.on_start("backtest", len(origins))
+        for origin in origins:
+            if origin > seen:
+                rolling.update(frame.iloc[seen:origin])
+                seen = origin
+            found = rolling.forecast(steps, n_draws)
+            parts.append(_scores(found, _rows_at(frame, axis, found.index), n_draws, coverage, n_densities))
+            progress.on_chunk(ChunkEvent("backtest", len(parts), len(origins), {}, time.perf_counter() - began))
     scores = {name: np.stack([part[name] for part in parts]) for name in parts[0]}
     stamps = frame.index[list(origins)].rename("origin")
     coordinates = {"origin": stamps, "horizon": steps, "variable": list(frame.columns)}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
+from scipy.special import ndtri
 
 from .. import metrics
 from ..errors import DataError, OptionError, unknown_option
@@ -110,6 +112,38 @@ class Forecast:
 
     def _frame(self, values: np.ndarray) -> pd.DataFrame:
         return pd.DataFrame(values, index=self.index, columns=self.columns)
+
+    def correlation_interval(self, coverage: float = 0.9) -> tuple[xr.DataArray, xr.DataArray]:
+        """Intervals of the correlations between variables at each time, for the number of draws they come from.
+
+        By Fisher's transform: tanh(artanh r ± z/√(S − 3)) for S draws. They say how far more draws could move the
+        correlations, not how sure the model is of them.
+        """
+        if not 0.0 < coverage < 1.0:
+            raise OptionError(f"coverage={coverage!r} given; expected a probability strictly between 0 and 1.")
+        r = self.correlation
+        wide = ndtri(0.5 + coverage / 2) / np.sqrt(max(self.samples.shape[0] - 3, 1))
+        z = np.arctanh(np.clip(r, -1.0 + 1e-12, 1.0 - 1e-12))
+        return np.tanh(z - wide), np.tanh(z + wide)
+
+    @property
+    def correlation(self) -> xr.DataArray:
+        """Correlations between variables at each time, (time, variable, variable_2)."""
+        covariance = self.covariance
+        sd = np.sqrt(np.diagonal(covariance.values, axis1=1, axis2=2))
+        return covariance / np.maximum(sd[:, :, None] * sd[:, None, :], np.finfo(float).tiny)
+
+    def report(
+        self, path: str | Path, history: pd.DataFrame | None = None, model: Any = None, scores: Any = None
+    ) -> Path:
+        """Write fan charts and correlations along time to one HTML file, which needs no network.
+
+        history: rows before and during the forecast, drawn with it. model: the forecaster, for what was trained.
+        scores: scores of `backtest`, or a dict of them by the name of the model.
+        """
+        from ..report import write_report
+
+        return write_report(path, forecast=self, history=history, model=model, scores=scores)
 
     def to_xarray(self) -> xr.Dataset:
         """The draws as a dataset that can be written to NetCDF.

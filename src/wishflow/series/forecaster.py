@@ -547,6 +547,42 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         found = self.covariance(y, X)
         return {k: _correlation(v) for k, v in found.items()} if self.is_panel_ else _correlation(found)
 
+    def correlation_interval(
+        self, y: Any, X: Any = None, coverage: float = 0.9, n_draws: int = 200
+    ) -> tuple[xr.DataArray, xr.DataArray]:
+        """Lower and upper ends of the central intervals of the correlations at each row of one series y.
+
+        They are quantiles over `n_draws` draws of J from its posterior at the row, all other parameters fixed; where
+        the noise is constant both ends are the correlation itself. Shapes are those of `correlation`.
+        """
+        level = checks.level("coverage", coverage, "ask for one at a time")
+        panel = self._read(y)
+        if panel.is_panel:
+            raise OptionError("y is a panel; expected one series: pass the rows of one, {id: y[id]} to `correlation`.")
+        n_draws, ends = checks.positive_int("n_draws", n_draws), (0.5 - level / 2, 0.5 + level / 2)
+        tail, of_row = further_rows(self.units_, panel, _read_covariates(X), self.tails_)[ONLY]
+        dim, runner = len(self.columns_), self._runner()
+        found = np.full((len(tail.index), 2, dim, dim), np.nan)
+        for ticks in self.units_.ticks(tail):
+            is_row = ticks.row >= 0
+            found[ticks.row[is_row]] = runner.correlation_quantiles(ticks, ends, n_draws, self.seed_)[is_row]
+        times = panel.tables[ONLY].index.rename("time")
+        coordinates = {"time": times, "variable": self._names(), "variable_2": self._names()}
+        low, high = (xr.DataArray(found[of_row, i], coordinates, ("time", "variable", "variable_2")) for i in (0, 1))
+        return low, high
+
+    def report(self, path: str | Path, y: Any = None, fh: Any = None, scores: Any = None) -> Path:
+        """Write what was trained, and on request forecasts, correlations and scores, to one HTML file.
+
+        y: rows of the past, for their correlations and the fan charts. fh: a horizon, for a forecast after the end of
+        the data. scores: scores of `backtest`, or a dict of them by the name of the model. The page needs no network.
+        """
+        from ..report import write_report
+
+        check_is_fitted(self, "model_")
+        forecast = None if fh is None or self.is_panel_ else self.forecast(fh)
+        return write_report(path, forecast=forecast, history=y, model=self, scores=scores)
+
     def save(self, path: str | Path) -> None:
         """Write the fitted forecaster to one file; `wishflow.load` reads it."""
         from .storage import save_forecaster

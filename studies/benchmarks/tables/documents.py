@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
-from . import calibration, forecasting, performance, reproduction, searches
+from . import calibration, forecasting, own_file, performance, reproduction, searches
 
-DOCUMENTS = ("README.md", "docs/reproduction.md", "docs/results.md", "docs/performance.md")
+DOCUMENTS = (
+    *("README.md", "docs/reproduction.md", "docs/results.md", "docs/performance.md"),
+    "docs/tutorials/own_file.md",
+)
 PARTS = {
     "overview": reproduction.overview_table,
     "scores": reproduction.score_table,
@@ -39,6 +42,7 @@ PARTS = {
     "race": performance.race_table,
     "gpu": performance.gpu_tables,
     "speed_sources": performance.source_list,
+    **own_file.PARTS,
 }
 
 

@@ -135,7 +135,11 @@ def _frame(data: Any, name: str) -> tuple[pd.DataFrame, bool]:
 def _table(frame: pd.DataFrame, name: str) -> Table:
     _check_order(frame.index, name)
     if frame.index.dtype.kind not in "iuf" and not isinstance(frame.index, pd.DatetimeIndex | pd.PeriodIndex):
-        raise DataError(f"the index of {name} has dtype {frame.index.dtype}; expected time stamps, periods or numbers.")
+        first = frame.index[0]
+        raise DataError(
+            f"the index of {name} holds {type(first).__name__}, such as {first!r}; expected time stamps, "
+            "periods or numbers: turn text into stamps with pd.to_datetime, or read the file with parse_dates=True."
+        )
     bad = [str(column) for column, dtype in frame.dtypes.items() if dtype.kind not in "iufb"]
     if bad:
         raise DataError(f"{name} has columns that are no numbers: {', '.join(bad[:5])}; convert or drop them.")

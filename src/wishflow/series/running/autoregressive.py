@@ -27,6 +27,8 @@ from .scenarios import N_PARTICLES, Scenario, Swarm, ahead_of, gathered
 N_SCORE_DRAWS = 100
 WINDOW_BLOCK = 64
 FILTER_CLASS = 16
+# All draws of a block are in memory at once.
+QUANTILE_BLOCK = 256
 
 
 @compiled
@@ -105,6 +107,23 @@ def _step_log_density(
 @compiled
 def _mean_covariance(model: DynamicsModel, X: Float[Array, "N K"]) -> Float[Array, "N D D"]:
     return model.field.in_parts().at(X).mean_covariance()
+
+
+@compiled
+def _correlation_quantiles(
+    model: DynamicsModel, X: Float[Array, "N K"], levels: Float[Array, " L"], key: PRNGKeyArray, n_draws: int
+) -> Float[Array, "N L P P"]:
+    """Quantiles over draws of J of the correlations of L J Jᵀ Lᵀ + Λ."""
+    here = model.field.in_parts().at(X)
+
+    def drawn(key: PRNGKeyArray) -> Float[Array, "N D D"]:
+        F = here.factor(key)
+        rate = F @ jnp.swapaxes(F, 1, 2) + here.white[:, :, None] * jnp.eye(here.white.shape[1])
+        sd = jnp.sqrt(jnp.diagonal(rate, axis1=1, axis2=2))
+        return rate / (sd[:, :, None] * sd[:, None, :])
+
+    draws = jax.lax.map(drawn, jax.random.split(key, n_draws))
+    return jnp.moveaxis(jnp.quantile(draws, levels, axis=0), 0, 1)
 
 
 def mixture_log_density(
@@ -342,3 +361,13 @@ class AutoRegressiveRunner(AbstractRunner):
     def covariances(self, ticks: Ticks) -> tuple[Float[np.ndarray, "T P"], Float[np.ndarray, "T P P"]]:
         X = np.concatenate([filtered_means(self.model, ticks), ticks.u], axis=1)
         return X[:, : ticks.y.shape[1]], in_blocks(lambda X: _mean_covariance(self.model, X), X)
+
+    def correlation_quantiles(
+        self, ticks: Ticks, levels: tuple[float, ...], n_draws: int, seed: int
+    ) -> Float[np.ndarray, "T L P P"]:
+        X = np.concatenate([filtered_means(self.model, ticks), ticks.u], axis=1)
+
+        def block(X: Array) -> Array:
+            return _correlation_quantiles(self.model, X, jnp.asarray(levels), jax.random.key(seed), n_draws)
+
+        return in_blocks(block, X, size=QUANTILE_BLOCK)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from ...errors import OptionError
 from ...metrics import mixture_log_density
 from ...numerics.devices import computing, on_device
 from ..windows import Ticks
@@ -56,6 +57,12 @@ class AbstractRunner(abc.ABC):
     @abc.abstractmethod
     def covariances(self, ticks: Ticks) -> tuple[Float[np.ndarray, "T P"], Float[np.ndarray, "T P P"]]:
         """Filtered values of y and the mean covariance rate of its increments, at every tick."""
+
+    def correlation_quantiles(
+        self, ticks: Ticks, levels: tuple[float, ...], n_draws: int, seed: int
+    ) -> Float[np.ndarray, "T L P P"]:
+        """Quantiles of the correlations of the increments of y over draws of the noise, at every tick."""
+        raise OptionError("this model has no draws of the correlations of its series; a latent state has none.")
 
     def horizon_log_density(
         self,

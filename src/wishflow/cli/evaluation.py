@@ -1,0 +1,229 @@
+"""`evaluate`: held-out scores and calibration, beside those of simple models."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .. import backtest, enable_compilation_cache
+from ..errors import DataError, OptionError
+from .forecasting import Forecasting, Source, check_regular, forecaster_of, horizon_of
+from .regression import Model, Rows, fitted_to, inputs_of, loaded, names_of_targets, regressor_of
+from .rivals import RandomWalk, VectorAutoregression
+from .tables import check_columns, check_output, numbers, read_table, write_table
+from .terminal import Terminal
+
+LEAST_ROWS = 20
+# Origins of a rolling evaluation: more cost time and say little more.
+MOST_ORIGINS = 50
+COVERAGE = 0.8
+VAR_LAGS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Outputs:
+    """Where scores go: a table of them, and a report."""
+
+    table: Path | None = None
+    report: Path | None = None
+
+    def check(self) -> None:
+        """Before the work is done."""
+        check_output(self.table, (".csv", ".tsv", ".parquet", ".pq"), "-o")
+        check_output(self.report, (".html",), "--report")
+
+
+def answered(terminal: Terminal, scores: pd.DataFrame, title: str, outputs: Outputs, more: dict[str, Any]) -> None:
+    """Print scores with a row for each model, and write them."""
+    if outputs.table is not None:
+        write_table(scores.rename_axis("model").reset_index(), outputs.table)
+    answer = {"scores": {str(name): row.to_dict() for name, row in scores.iterrows()}, **more}
+    words = f"{title}\n{scores.to_string(float_format=lambda value: f'{value:.4g}')}"
+    files = [f"report written to {outputs.report}"] if outputs.report is not None else []
+    terminal.result(answer, "\n".join([words, *files]))
+
+
+# --- rows ------------------------------------------------------------------------------------
+
+
+def evaluate_rows(terminal: Terminal, rows: Rows, model: Model, test: float, outputs: Outputs) -> None:
+    """Fit to a part of the rows and score the rest, beside a sparse GP, or the frequencies of the classes."""
+    if not 0.0 < test < 1.0:
+        raise OptionError(f"--test {test:g} given; expected a share of the rows between 0 and 1, such as 0.2.")
+    n_test = round(test * len(rows.X))
+    if n_test < LEAST_ROWS // 4 or len(rows.X) - n_test < LEAST_ROWS // 2:
+        raise DataError(
+            f"{len(rows.X)} rows leave {n_test} to score and {len(rows.X) - n_test} to fit; expected at least "
+            f"{LEAST_ROWS} rows in all, and 5 to score."
+        )
+    order = np.random.default_rng(model.seed).permutation(len(rows.X))
+    train, held = (_part(rows, np.sort(part)) for part in (order[n_test:], order[:n_test]))
+    fitted, _ = fitted_to(terminal, train, model)
+    terminal.note(fitted.status_)
+    scores = {_label(model, rows.classifies): row_scores(fitted, held)}
+    if rows.classifies:
+        scores["class frequencies"] = frequency_scores(train.y.iloc[:, 0], held.y.iloc[:, 0])
+    elif model.kind != "sgp":
+        rival, _ = fitted_to(Terminal(quiet=True), train, dataclasses.replace(model, kind="sgp", max_iter=None))
+        scores["sgp"] = row_scores(rival, held)
+    _finish_rows(terminal, fitted, held, scores, outputs, f"{len(train.X)} rows to fit, {n_test} held out")
+
+
+def evaluate_saved_rows(
+    terminal: Terminal, path: Path, data: Path, drop_missing: bool, separator: str | None, outputs: Outputs
+) -> None:
+    """Score a saved model by the rows of a file, which should be others than those of its training."""
+    fitted = regressor_of(path)
+    frame, targets = read_table(data, separator), names_of_targets(fitted)
+    check_columns(frame, targets, data, "the target of the model")
+    X = inputs_of(fitted, frame, data, drop_missing)
+    classifies = hasattr(fitted, "classes_")
+    y = frame.loc[X.index, targets]
+    y = y.astype(fitted.classes_.dtype) if classifies else numbers(y, targets, data, "correct the cells")
+    held = Rows(X, y, classifies)
+    _finish_rows(terminal, fitted, held, {path.name: row_scores(fitted, held)}, outputs, f"{len(X)} rows of {data}")
+
+
+def _finish_rows(
+    terminal: Terminal, fitted: Any, held: Rows, scores: dict[str, dict[str, float]], outputs: Outputs, title: str
+) -> None:
+    if outputs.report is not None:
+        fitted.report(outputs.report, held.X, _targets(held))
+    answered(terminal, pd.DataFrame(scores).T, title, outputs, {"rows": len(held.X)})
+
+
+def _part(rows: Rows, at: np.ndarray) -> Rows:
+    return Rows(rows.X.iloc[at], rows.y.iloc[at], rows.classifies)
+
+
+def _targets(rows: Rows) -> Any:
+    return rows.y.iloc[:, 0] if rows.y.shape[1] == 1 else rows.y
+
+
+def _label(model: Model, classifies: bool) -> str:
+    members = f", {model.members} members" if model.members > 1 else ""
+    return f"{'flow' if classifies else model.kind}{members}"
+
+
+def row_scores(fitted: Any, held: Rows) -> dict[str, float]:
+    """Scores of held-out rows: of numbers with the coverage of intervals, of classes the accuracy."""
+    if held.classifies:
+        labels = held.y.iloc[:, 0]
+        p = fitted.predict_proba(held.X)
+        accuracy = float(np.mean(fitted.classes_[p.argmax(axis=1)] == labels.to_numpy()))
+        return {"log_prob": float(np.mean(fitted.log_prob(held.X, labels))), "accuracy": accuracy}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the coverage is among the numbers
+        found = fitted.diagnose(held.X, _targets(held))
+    covered = {f"in {level:.0%}": share for level, share in found.coverage.items()}
+    return {"log_density": found.log_density, "rmse": found.rmse, **covered, "width 95%": found.width[0.95]}
+
+
+def frequency_scores(train: pd.Series, held: pd.Series) -> dict[str, float]:
+    """What the frequencies of the classes alone achieve; a class that training lacks counts as seen once."""
+    counts = train.value_counts()
+    p = held.map(counts).fillna(1.0).astype(float) / len(train)
+    return {"log_prob": float(np.log(p).mean()), "accuracy": float((held == counts.idxmax()).mean())}
+
+
+# --- series ----------------------------------------------------------------------------------
+
+
+def evaluate_series(
+    terminal: Terminal, source: Source, how: Forecasting, test: float, saved: Path | None, outputs: Outputs
+) -> None:
+    """Roll forecasts over the last part of the series, of wishflow, a VAR and a random walk."""
+    if not 0.0 < test < 1.0:
+        raise OptionError(f"--test {test:g} given; expected a share of the rows between 0 and 1, such as 0.3.")
+    fh, y = horizon_of(how.horizon), source.read(terminal)
+    enable_compilation_cache()
+    if saved is None:
+        check_regular(y.index, how.freq)
+        first = round((1.0 - test) * len(y))
+        fitted: Any = how.built(terminal.verbose).fit(y.iloc[:first])
+    else:
+        fitted = forecaster_of(saved)
+        y = y[list(fitted.columns_)]
+        first = int(y.index.searchsorted(fitted.end_, side="right"))
+        if first < 2 or first >= len(y):
+            raise DataError(
+                f"the model has seen rows up to {fitted.end_}, and {source.path} has {first} rows up to there and "
+                f"{len(y) - first} after it; expected rows before and after."
+            )
+    step = max(_steps(fitted, fh), -(-(len(y) - first) // MOST_ORIGINS))
+    rolled: dict[str, Any] = {"fh": fh, "initial": first, "step": step, "n_draws": how.draws, "coverage": COVERAGE}
+    scores = {"wishflow": backtest(fitted, y, verbose=terminal.verbose, **rolled)}
+    for name, make in rivals(y.index).items():
+        try:
+            scores[name] = backtest(make(), y, verbose=terminal.verbose, **rolled)
+        except (ArithmeticError, ValueError) as error:  # too few rows, or columns that depend on each other
+            terminal.note(f"Note: {name} could not be fitted ({str(error).splitlines()[0]}).")
+    if outputs.report is not None:
+        from ..report import write_report
+
+        write_report(outputs.report, title=f"Backtest of {source.path.name}", model=fitted, scores=scores)
+    table = pd.DataFrame({name: series_scores(data) for name, data in scores.items()}).T
+    origins = int(scores["wishflow"].sizes["origin"])
+    title = f"{first} rows to fit, {origins} origins in the {len(y) - first} after them, horizon {how.horizon}"
+    answered(terminal, table, title, outputs, {"origins": origins, "horizon": how.horizon})
+
+
+def _steps(fitted: Any, fh: Any) -> int:
+    return len(fitted.forecast(fh, n_draws=1).index)
+
+
+def rivals(index: pd.Index) -> dict[str, Callable[[], Any]]:
+    """A VAR with the cycle that the stamps can show, and a random walk."""
+    periods: Sequence[str] = ()
+    if isinstance(index, pd.DatetimeIndex):
+        gap = pd.Series(index).diff().median()
+        periods = ("day",) if gap < pd.Timedelta("6h") else ("week",) if gap < pd.Timedelta("2d") else ()
+    name = f"VAR({VAR_LAGS})"
+    return {name: lambda: VectorAutoregression(VAR_LAGS, tuple(periods)), "random walk": RandomWalk}
+
+
+def series_scores(data: Any) -> dict[str, float]:
+    """Means of the scores over origins, horizons and variables."""
+    found = {"crps": float(data["crps"].mean()), "energy": float(data["energy"].mean())}
+    found |= {f"log_density step {int(data['horizon'][0])}": float(data["log_density"][:, 0].mean())}
+    return {**found, f"in {COVERAGE:.0%}": float(data["covered"].mean())}
+
+
+# --- model files -----------------------------------------------------------------------------
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """What a model file holds."""
+    from ..files.model_file import read_model
+
+    fitted = loaded(path)
+    header, _ = read_model(path)
+    found: dict[str, Any] = {"file": str(path), "class": type(fitted).__name__}
+    if hasattr(fitted, "columns_"):
+        found |= {"series": [str(name) for name in fitted.columns_], "freq": str(fitted.freq_), "end": str(fitted.end_)}
+    else:
+        inputs = getattr(fitted, "feature_names_in_", None)
+        found["inputs"] = fitted.n_features_in_ if inputs is None else [str(name) for name in inputs]
+        found["targets"] = names_of_targets(fitted)
+    if hasattr(fitted, "classes_"):
+        found["classes"] = fitted.classes_.tolist()
+    provenance = header.get("file", {})
+    found |= {"iterations": fitted.n_iter_, "status": fitted.status_, "saved": provenance.get("created")}
+    found |= {"wishflow": provenance.get("versions", {}).get("wishflow"), "bytes": path.stat().st_size}
+    if hasattr(fitted, "summary"):
+        found["summary"] = fitted.summary()
+    return found
+
+
+def run_info(terminal: Terminal, path: Path) -> None:
+    """Say what a model file holds."""
+    found = describe(path)
+    shown = {name: value for name, value in found.items() if name != "summary"}
+    lines = [f"{name:<12}{', '.join(map(str, v)) if isinstance(v, list) else v}" for name, v in shown.items()]
+    terminal.result(found, "\n".join([*lines, *(["", found["summary"]] if "summary" in found else [])]))

@@ -1,0 +1,283 @@
+"""`fit` and `predict`: rows of a table in, a model file or predictions out."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .. import FlowClassifier, FlowRegressor, SparseGPRegressor, WishartForecaster, enable_compilation_cache, load
+from ..errors import DataError, ModelFileError, OptionError, unknown_option
+from .tables import (
+    PARQUET,
+    TEXT,
+    check_columns,
+    check_output,
+    listed,
+    numbers,
+    read_table,
+    without_missing,
+    write_table,
+)
+from .terminal import Terminal
+
+MODELS, TASKS = ("flow", "sgp"), ("auto", "regress", "classify")
+MODEL_FILE = (".wishflow",)
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+# Rows that are predicted at once; progress is shown between these blocks.
+BLOCK = 5_000
+# Standard deviations of the training inputs from their mean: what lies beyond is named in a note.
+FAR = 6.0
+REMEDY = "encode the column as numbers, or leave it out with --drop"
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Inputs and targets of a table, and what they are for."""
+
+    X: pd.DataFrame
+    y: pd.DataFrame
+    classifies: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """The options of a model on the command line."""
+
+    kind: str = "flow"
+    members: int = 1
+    seed: int = 0
+    max_iter: int | None = None
+
+    def built(self, classifies: bool, verbose: int) -> Any:
+        """The estimator."""
+        if self.kind not in MODELS:
+            raise unknown_option("--model", self.kind, MODELS)
+        if classifies and self.kind == "sgp":
+            raise OptionError("--model sgp is for numbers, but the target holds classes; use --model flow.")
+        if self.members < 1:
+            raise OptionError(f"--members {self.members} given; expected at least 1.")
+        cls = FlowClassifier if classifies else {"flow": FlowRegressor, "sgp": SparseGPRegressor}[self.kind]
+        options = {"n_members": self.members, "random_state": self.seed, "max_iter": self.max_iter, "verbose": verbose}
+        return cls(**options)
+
+
+def read_rows(
+    path: Path, targets: Sequence[str], drop: Sequence[str], task: str, drop_missing: bool, separator: str | None
+) -> Rows:
+    """Inputs and targets of a file, checked; text among the inputs is an error."""
+    if task not in TASKS:
+        raise unknown_option("--task", task, TASKS)
+    frame = read_table(path, separator)
+    check_columns(frame, targets, path, "--target")
+    check_columns(frame, drop, path, "--drop")
+    both = sorted(set(targets) & set(drop))
+    if both:
+        raise OptionError(f"{both[0]!r} is named by --target and by --drop; name it once.")
+    inputs = [name for name in frame.columns if name not in {*targets, *drop}]
+    if not inputs:
+        raise DataError(f"no column of {str(path)!r} is left as an input; its columns are {listed(frame.columns)}.")
+    is_text = [frame[name].dtype.kind not in "iuf" for name in targets]
+    is_auto = task == "auto" and len(targets) == 1
+    classifies = task == "classify" or (is_auto and is_text[0] and _holds_words(frame[targets[0]]))
+    if classifies and len(targets) > 1:
+        raise OptionError(f"{len(targets)} targets given with classes; a classifier has one --target.")
+    X = numbers(frame, inputs, path, REMEDY)
+    remedy = "correct the cells, or use --task classify"
+    y = frame[list(targets)] if classifies else numbers(frame, targets, path, remedy)
+    whole = without_missing(pd.concat([X, y], axis=1), path, drop_missing, targets)
+    y = whole[list(targets)]
+    return Rows(whole[inputs], y.astype(str) if classifies and is_text[0] else y, classifies)
+
+
+def _holds_words(column: pd.Series) -> bool:
+    """Whether a text column holds classes; a few words among numbers are mistakes in a column of numbers."""
+    column = column.dropna()
+    return column.dtype.kind == "b" or bool(pd.to_numeric(column, errors="coerce").isna().mean() > 0.5)
+
+
+def run_fit(
+    terminal: Terminal,
+    data: Path,
+    output: Path,
+    targets: Sequence[str],
+    drop: Sequence[str],
+    task: str,
+    model: Model,
+    drop_missing: bool,
+    separator: str | None,
+    report: Path | None,
+) -> None:
+    """Fit a model to a table and write it to a file."""
+    check_output(output, MODEL_FILE, "-o")
+    check_output(report, (".html",), "--report")
+    rows = read_rows(data, targets, drop, task, drop_missing, separator)
+    fitted, seconds = fitted_to(terminal, rows, model)
+    fitted.save(output)
+    if report is not None:
+        fitted.report(report)
+    kind = "classification" if rows.classifies else "regression"
+    answer = {
+        **{"model": str(output), "class": type(fitted).__name__, "task": kind, "rows": len(rows.X)},
+        **{"inputs": list(rows.X.columns), "targets": list(targets), "status": fitted.status_},
+        **{"seconds": round(seconds, 2), "report": None if report is None else str(report)},
+    }
+    words = (
+        f"{kind} of {listed(targets)} from {rows.X.shape[1]} inputs, {len(rows.X)} rows, {seconds:.1f} s\n"
+        f"{fitted.status_}\nmodel written to {output}"
+    )
+    terminal.result(answer, words + ("" if report is None else f", report to {report}"))
+
+
+def fitted_to(terminal: Terminal, rows: Rows, model: Model) -> tuple[Any, float]:
+    """The model fitted to rows, and how many seconds it took."""
+    estimator = model.built(rows.classifies, terminal.verbose)
+    if not rows.classifies:
+        _hint_at_classes(terminal, rows.y)
+    enable_compilation_cache()
+    start = time.perf_counter()
+    y = rows.y.iloc[:, 0] if rows.y.shape[1] == 1 else rows.y
+    return estimator.fit(rows.X, y), time.perf_counter() - start
+
+
+def _hint_at_classes(terminal: Terminal, y: pd.DataFrame) -> None:
+    for name in y.columns:
+        if y[name].nunique() == 2:
+            terminal.note(f"Note: target {name!r} has two values; --task classify would treat them as classes.")
+
+
+# --- prediction ------------------------------------------------------------------------------
+
+
+def run_predict(
+    terminal: Terminal,
+    model: Path,
+    data: Path,
+    output: Path | None,
+    quantiles: Sequence[float],
+    keep: bool,
+    drop_missing: bool,
+    separator: str | None,
+) -> None:
+    """Predict the rows of a table and write them beside its columns."""
+    check_output(output, (".csv", ".tsv", ".parquet", ".pq"), "-o")
+    if output is None and terminal.as_json:
+        raise OptionError("--json given without -o; name a file for the predictions.")
+    levels = checked_levels(quantiles)
+    fitted = regressor_of(model)
+    frame = read_table(data, separator)
+    X = inputs_of(fitted, frame, data, drop_missing)
+    _note_far_rows(terminal, fitted, X)
+    parts = []
+    with terminal.progress("predict", len(X)) as advance:
+        for start in range(0, len(X), BLOCK):
+            parts.append(predictions(fitted, X.iloc[start : start + BLOCK], levels))
+            advance(len(parts[-1]))
+    found = pd.concat(parts)
+    write_table(pd.concat([frame.loc[found.index], found], axis=1) if keep else found, output)
+    if output is not None:
+        answer = {"predictions": str(output), "rows": len(found), "columns": list(found.columns)}
+        terminal.result(answer, f"{len(found)} rows written to {output}: {', '.join(found.columns)}")
+
+
+def checked_levels(quantiles: Sequence[float]) -> list[float]:
+    """Probabilities between 0 and 1, sorted."""
+    for level in quantiles:
+        if not 0.0 < level < 1.0:
+            raise OptionError(f"--quantile {level:g} given; expected probabilities between 0 and 1, such as 0.05.")
+    return sorted(set(quantiles))
+
+
+def loaded(path: Path) -> Any:
+    """The estimator of a model file; a table in its place is named as such."""
+    if path.name.lower().endswith((*TEXT, *PARQUET)):
+        raise ModelFileError(f"{str(path)!r} is a table; expected a model file, as `wishflow fit` writes it.")
+    return load(path)
+
+
+def regressor_of(path: Path) -> Any:
+    """The regressor or classifier of a model file."""
+    fitted = loaded(path)
+    if isinstance(fitted, WishartForecaster):
+        raise ModelFileError(
+            f"{str(path)!r} holds a WishartForecaster, which predicts no rows; use `wishflow forecast --from {path}`."
+        )
+    enable_compilation_cache()
+    return fitted
+
+
+def inputs_of(fitted: Any, frame: pd.DataFrame, path: Path, drop_missing: bool) -> pd.DataFrame:
+    """The columns that a model was fitted to, in its order; others are left out."""
+    names = getattr(fitted, "feature_names_in_", None)
+    if names is None:
+        raise ModelFileError(
+            f"the model was fitted to an array of {fitted.n_features_in_} columns without names, so columns of "
+            f"{str(path)!r} cannot be found by name; fit it to a DataFrame, or use `wishflow fit`."
+        )
+    missing = [name for name in names if name not in frame.columns]
+    if missing:
+        raise DataError(
+            f"{str(path)!r} lacks {listed(missing)}; the model was fitted to the columns {listed(names)}: add "
+            f"{'it' if len(missing) == 1 else 'them'}, or fit without."
+        )
+    X = numbers(frame, list(names), path, "correct the cells")
+    return without_missing(X, path, drop_missing)
+
+
+def _note_far_rows(terminal: Terminal, fitted: Any, X: pd.DataFrame) -> None:
+    with np.errstate(over="ignore"):
+        distance = np.abs(fitted.x_scaler_.forward(X.to_numpy()))
+    is_far = distance > FAR
+    if is_far.any():
+        worst = str(X.columns[int(is_far.sum(axis=0).argmax())])
+        terminal.note(
+            f"Warning: {int(is_far.any(axis=1).sum())} of {len(X)} rows lie more than {FAR:g} standard deviations "
+            f"from the training data (mostly in {worst!r}); predictions there fall back on the prior."
+        )
+
+
+def names_of_targets(fitted: Any) -> list[str]:
+    """The names of the targets, or y, y1, y2, … where the model knows none."""
+    n_targets = 1 if hasattr(fitted, "classes_") else len(fitted.y_scaler_.scale)
+    known = getattr(fitted, "target_names_", None)
+    return list(known) if known else ["y"] if n_targets == 1 else [f"y{i + 1}" for i in range(n_targets)]
+
+
+def predictions(fitted: Any, X: pd.DataFrame, levels: Sequence[float]) -> pd.DataFrame:
+    """Mean, sd and quantiles of each target, or the class and the probabilities of all."""
+    names = names_of_targets(fitted)
+    if hasattr(fitted, "classes_"):
+        p = fitted.predict_proba(X)
+        columns = {f"{names[0]}_class": fitted.classes_[p.argmax(axis=1)]}
+        return pd.DataFrame(columns | {f"p_{c}": p[:, i] for i, c in enumerate(fitted.classes_)}, X.index)
+    mean, sd = (part.reshape(len(X), -1) for part in fitted.predict(X, return_std=True))
+    quantiles = fitted.predict_quantiles(X, levels).reshape(len(X), len(names), -1) if levels else None
+    return law_columns(names, mean, sd, quantiles, levels, X.index)
+
+
+def law_columns(
+    names: Sequence[str],
+    mean: np.ndarray,
+    sd: np.ndarray,
+    quantiles: np.ndarray | None,
+    levels: Sequence[float],
+    index: pd.Index,
+) -> pd.DataFrame:
+    """A table with name_mean, name_sd and name_q05, … for each name; quantiles are (N, P, levels)."""
+    columns: dict[str, np.ndarray] = {}
+    for j, name in enumerate(names):
+        columns |= {f"{name}_mean": mean[:, j], f"{name}_sd": sd[:, j]}
+        if quantiles is not None:
+            columns |= {f"{name}_{level_name(q)}": quantiles[:, j, i] for i, q in enumerate(levels)}
+    return pd.DataFrame(columns, index)
+
+
+def level_name(level: float) -> str:
+    """q05 for 0.05, q2.5 for 0.025."""
+    percent = round(100 * level, 6)
+    return f"q{percent:02.0f}" if float(percent).is_integer() else f"q{percent:g}"

@@ -1,0 +1,285 @@
+"""Tables of users: CSV and Parquet files in and out, columns by name, numbers and time stamps."""
+
+from __future__ import annotations
+
+import difflib
+import io
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..errors import DataError, OptionError
+from ..files.writing import write_bytes_atomic
+
+PARQUET = (".parquet", ".pq")
+TEXT = (".csv", ".csv.gz", ".tsv", ".txt")
+MONTHS = 12
+# Words for missing values that pandas does not know.
+MISSING = ("?", "-", "--", "missing", "Missing", "NaT")
+
+
+# --- files -----------------------------------------------------------------------------------
+
+
+def read_table(path: Path, separator: str | None = None) -> pd.DataFrame:
+    """The table of a file, CSV or Parquet by its extension."""
+    if not path.exists():
+        raise DataError(f"there is no file {str(path)!r}; check the path.{_similar_files(path)}")
+    if path.is_dir():
+        raise DataError(f"{str(path)!r} is a folder; expected one CSV or Parquet file.")
+    if path.suffix.lower() in PARQUET:
+        frame = _read_parquet(path)
+    elif path.name.lower().endswith(TEXT):
+        frame = _read_text(path, separator)
+    else:
+        raise DataError(f"{str(path)!r} has the extension {path.suffix!r}; expected .csv, .tsv or .parquet.")
+    if not len(frame):
+        raise DataError(f"{str(path)!r} has no rows below its header; expected at least one.")
+    _check_names(frame, path)
+    return frame
+
+
+def _similar_files(path: Path) -> str:
+    known = [other.name for other in path.parent.glob("*")] if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, known, 1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    try:
+        frame = pd.read_parquet(path)
+    except ImportError:
+        raise DataError(
+            f"{str(path)!r} needs the package pyarrow; install it (pip install 'wishflow[parquet]'), or give CSV."
+        ) from None
+    except Exception as error:  # pyarrow reports damage by errors of its own
+        raise DataError(f"{str(path)!r} cannot be read as Parquet ({_first_line(error)}).") from error
+    # pandas keeps an index beside the columns; here it is a column like the others.
+    return frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
+
+
+def _read_text(path: Path, separator: str | None) -> pd.DataFrame:
+    sep = separator or ("\t" if path.suffix.lower() == ".tsv" else ",")
+    try:
+        frame = pd.read_csv(path, sep=sep, na_values=list(MISSING), skipinitialspace=True)
+    except pd.errors.EmptyDataError:
+        raise DataError(f"{str(path)!r} is empty; expected a header with the names of the columns.") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{str(path)!r} is no text in UTF-8; save it as CSV in UTF-8.") from None
+    except (pd.errors.ParserError, ValueError) as error:
+        raise DataError(f"{str(path)!r} cannot be read as CSV ({_first_line(error)}).") from error
+    only = str(frame.columns[0])
+    found = [sign for sign in (";", "\t", "|") if sign in only]
+    if frame.shape[1] == 1 and found and separator is None:
+        raise DataError(
+            f"{str(path)!r} has one column, {only!r}; its columns seem to be separated by {found[0]!r}: pass "
+            f"--separator {found[0]!r}."
+        )
+    return frame
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def _check_names(frame: pd.DataFrame, path: Path) -> None:
+    names = [str(name) for name in frame.columns]
+    frame.columns = pd.Index(names)
+    if all(_is_number(name) for name in names) and len(names) > 1:
+        raise DataError(
+            f"the first line of {str(path)!r} holds numbers ({', '.join(names[:3])}, …); expected the names of the "
+            "columns: add a header."
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def check_output(path: Path | None, extensions: Sequence[str], what: str) -> None:
+    """An output that cannot be written is found before the work is done."""
+    if path is None:
+        return
+    if extensions and not path.name.lower().endswith(tuple(extensions)):
+        raise OptionError(
+            f"{what} {str(path)!r} has the extension {path.suffix!r}; expected {' or '.join(extensions)}."
+        )
+    if not path.absolute().parent.is_dir():
+        raise OptionError(f"{what} {str(path)!r} is in a folder that does not exist; make it first.")
+    if path.is_dir():
+        raise OptionError(f"{what} {str(path)!r} is a folder; expected the name of a file.")
+
+
+def write_table(frame: pd.DataFrame, path: Path | None) -> None:
+    """Write a table to a file by its extension, or as CSV to standard output."""
+    if path is None:
+        print(frame.to_csv(index=False), end="")
+        return
+    if path.suffix.lower() in PARQUET:
+        buffer = io.BytesIO()
+        try:
+            frame.to_parquet(buffer, index=False)
+        except ImportError:
+            raise DataError(
+                f"{str(path)!r} needs the package pyarrow; install it (pip install 'wishflow[parquet]'), or write CSV."
+            ) from None
+        write_bytes_atomic(path, buffer.getvalue())
+    else:
+        sep = "\t" if path.suffix.lower() == ".tsv" else ","
+        write_bytes_atomic(path, frame.to_csv(index=False, sep=sep).encode())
+
+
+# --- columns ---------------------------------------------------------------------------------
+
+
+def check_columns(frame: pd.DataFrame, names: Sequence[str], path: Path, what: str) -> None:
+    """Every name must be a column; an error names the nearest one."""
+    for name in names:
+        if name in frame.columns:
+            continue
+        known = {str(column).strip().lower(): column for column in frame.columns}
+        near = difflib.get_close_matches(name.strip().lower(), list(known), 1, 0.5)
+        hint = f" Did you mean {known[near[0]]!r}?" if near else ""
+        raise DataError(f"{what} {name!r} is no column of {str(path)!r}, which has {listed(frame.columns)}.{hint}")
+
+
+def listed(names: Any, most: int = 8) -> str:
+    """Names in quotes, the first ones of many."""
+    names = list(names)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(repr(str(name)) for name in names[:most]) + more
+
+
+def numbers(frame: pd.DataFrame, names: Sequence[str], path: Path, remedy: str) -> pd.DataFrame:
+    """These columns as float64; text in them is an error that names the column, the value and its line."""
+    for name in names:
+        if frame[name].dtype.kind in "iufb":
+            continue
+        if frame[name].dtype.kind in "mM":
+            raise DataError(f"column {name!r} of {str(path)!r} holds dates; expected numbers: {remedy}.")
+        bad = pd.to_numeric(frame[name], errors="coerce").isna() & frame[name].notna()
+        if not bad.any():
+            continue
+        row = int(np.flatnonzero(bad)[0])
+        is_text = bool(bad.mean() > 0.5)
+        share = "text" if is_text else f"text in {int(bad.sum())} of {len(bad)} rows"
+        what = remedy if is_text else "correct these cells, or leave them empty"
+        raise DataError(
+            f"column {name!r} of {str(path)!r} holds {share}, such as {str(frame[name].iloc[row])!r} in line "
+            f"{row + 2}; expected numbers: {what}."
+        )
+    found = frame[list(names)].apply(pd.to_numeric).astype(float)
+    for name in names:
+        if np.isinf(found[name]).any():
+            row = int(np.flatnonzero(np.isinf(found[name]))[0])
+            raise DataError(f"column {name!r} of {str(path)!r} holds infinity in line {row + 2}; leave the cell empty.")
+    return found
+
+
+def without_missing(frame: pd.DataFrame, path: Path, drop: bool, targets: Sequence[str] = ()) -> pd.DataFrame:
+    """Rows without empty cells; an error names the column with most of them unless they may be dropped."""
+    holes = frame.isna()
+    if not holes.any(axis=None):
+        return frame
+    if not drop:
+        worst = str(holes.sum().idxmax())
+        row = int(np.flatnonzero(holes[worst])[0])
+        share = f"{int(holes[worst].sum())} of {len(frame)} rows (line {row + 2} first)"
+        said = f"{worst!r} of {str(path)!r} is empty in {share}"
+        if worst in targets:
+            raise DataError(f"the target {said}; leave these rows out with --drop-missing.")
+        raise DataError(
+            f"column {said}; fill the cells, leave the column out (--drop {worst}), or the rows (--drop-missing)."
+        )
+    kept = frame[~holes.any(axis=1)]
+    if not len(kept):
+        raise DataError(f"every row of {str(path)!r} has an empty cell; leave columns out with --drop.")
+    return kept
+
+
+# --- time ------------------------------------------------------------------------------------
+
+
+def time_index(frame: pd.DataFrame, name: str, path: Path, date_format: str | None = None) -> pd.Index:
+    """A column as stamps: numbers stay numbers, text must be dates."""
+    column = frame[name]
+    if column.isna().any():
+        row = int(np.flatnonzero(column.isna())[0])
+        raise DataError(f"the time column {name!r} of {str(path)!r} is empty in line {row + 2}; remove the row.")
+    if column.dtype.kind in "iufM":
+        return pd.Index(column, name=name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            stamps = _parsed(column, date_format)
+        except DataError:
+            raise
+        except (UserWarning, ValueError):
+            raise DataError(_no_dates(column, name, path, date_format)) from None
+    return pd.DatetimeIndex(stamps, name=name)
+
+
+def _parsed(column: pd.Series, date_format: str | None) -> Any:
+    day_first = date_format is None and _has_day_first(column)
+    try:
+        return pd.to_datetime(column, format=date_format, dayfirst=day_first)
+    except ValueError as error:
+        if "utc=True" not in str(error):  # clocks that change in summer have two offsets
+            raise
+        return pd.to_datetime(column, format=date_format, utc=True, dayfirst=day_first)
+
+
+def _has_day_first(column: pd.Series) -> bool:
+    """Whether dates such as 31.01.2024 begin with the day; pandas would take 01.02.2024 for the second of January."""
+    parts = column.astype(str).str.extract(r"^\s*(\d{1,2})[./-](\d{1,2})[./-]\d{4}").astype(float)
+    if not parts.notna().all(axis=None):
+        return False
+    first, second = parts.max()
+    if max(first, second) <= MONTHS:
+        raise DataError(
+            f"dates such as {str(column.iloc[0])!r} may begin with the day or with the month; say which, by "
+            "--date-format '%d.%m.%Y %H:%M' for example."
+        )
+    return bool(first > MONTHS)
+
+
+def _no_dates(column: pd.Series, name: str, path: Path, date_format: str | None) -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        bad = pd.to_datetime(column, format=date_format, errors="coerce").isna()
+    if bad.all() or not bad.any():
+        example = f"{str(column.iloc[0])!r} in line 2"
+    else:
+        row = int(np.flatnonzero(bad)[0])
+        example = f"{str(column.iloc[row])!r} in line {row + 2}"
+    wanted = "dates such as 2024-01-31 13:00" if date_format is None else f"dates of the form {date_format}"
+    return (
+        f"the time column {name!r} of {str(path)!r} cannot be read at {example}; expected {wanted}: mend the cell, or "
+        "name the form of the dates, such as --date-format '%d.%m.%Y %H:%M'."
+    )
+
+
+def guessed_time(frame: pd.DataFrame, path: Path) -> str:
+    """The only column that holds dates."""
+    candidates = []
+    for name in frame.columns:
+        column = frame[name]
+        if column.dtype.kind == "M":
+            candidates.append(name)
+        elif column.dtype.kind not in "iufb":
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                if pd.to_datetime(column.iloc[:20], errors="coerce").notna().all():
+                    candidates.append(name)
+    if len(candidates) == 1:
+        return str(candidates[0])
+    what = "no column holds dates" if not candidates else f"several columns hold dates ({listed(candidates)})"
+    raise DataError(f"{what} in {str(path)!r}; name the column of the time stamps with --time.")

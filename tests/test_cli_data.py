@@ -1,0 +1,222 @@
+"""Commands on files of users: what they write is what the estimators say, and mistakes get a line and an exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import wishflow as wf
+from wishflow.cli.commands import app
+from wishflow.cli.regression import level_name
+from wishflow.cli.rivals import VectorAutoregression
+from wishflow.series.data.calendar import harmonics
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def answer_of(*arguments):
+    """The JSON answer of a command that succeeds."""
+    result = run(*arguments, "--json", "--quiet")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Tables of rows, of classes and of series, and models of them."""
+    folder = tmp_path_factory.mktemp("files")
+    rng = np.random.default_rng(0)
+    a, b = rng.uniform(-2.0, 2.0, (2, 60))
+    y = np.sin(2 * a) + b + 0.1 * rng.normal(size=60)
+    rows = pd.DataFrame({"a": a, "b": b, "y": y, "z": 2 * y + rng.normal(size=60)})
+    rows.to_csv(folder / "rows.csv", index=False)
+    rows[["a", "b"]].head(7).to_csv(folder / "new.csv", index=False)
+    kinds = rows[["a", "b"]].assign(kind=np.where(y > 0, "high", "low"))
+    kinds.to_csv(folder / "classes.csv", index=False)
+    level = np.zeros((80, 2))
+    for t in range(1, 80):
+        level[t] = 0.9 * level[t - 1] + rng.normal(size=2) @ [[1.0, 0.6], [0.0, 0.8]]
+    series = pd.DataFrame(level, columns=["p", "q"])
+    series.insert(0, "date", pd.date_range("2024-01-01", periods=80, freq="h"))
+    series.to_csv(folder / "series.csv", index=False)
+    series.head(70).to_csv(folder / "past.csv", index=False)
+    small = ("--max-iter", 20)
+    both = ("--target", "y", "--target", "z", "--model", "sgp")
+    answer_of("fit", folder / "rows.csv", *both, "-o", folder / "rows.wishflow", *small)
+    answer_of("fit", folder / "classes.csv", "-t", "kind", "-o", folder / "classes.wishflow", *small)
+    ends = ("--horizon", "3h", "-o", folder / "past_forecast.csv", "--save", folder / "series.wishflow")
+    answer_of("forecast", folder / "past.csv", "--time", "date", *ends, *small)
+    return folder
+
+
+def test_fit_and_predict_are_those_of_the_estimator(folder):
+    """Several targets, columns found by name in any order, all of their law beside the columns of the table."""
+    new = pd.read_csv(folder / "new.csv")
+    new[["b", "a"]].assign(note="x").to_csv(folder / "mixed.csv", index=False)
+    answer = answer_of("predict", folder / "rows.wishflow", folder / "mixed.csv", "-o", folder / "out.csv")
+    found = pd.read_csv(folder / "out.csv")
+    model = wf.load(folder / "rows.wishflow")
+    mean, sd = model.predict(new, return_std=True)
+    np.testing.assert_allclose(found[["y_mean", "z_mean"]], mean, rtol=1e-9)
+    np.testing.assert_allclose(found[["y_sd", "z_sd"]], sd, rtol=1e-9)
+    np.testing.assert_allclose(found["z_q95"], model.predict_quantiles(new, [0.95])[:, 1, 0], rtol=1e-9)
+    assert answer["rows"] == 7 and list(found["note"]) == ["x"] * 7
+    assert model.target_names_ == ["y", "z"] and model.feature_names_in_.tolist() == ["a", "b"]
+
+
+def test_blocks_of_rows_do_not_change_predictions(folder, monkeypatch):
+    whole = run("predict", folder / "rows.wishflow", folder / "new.csv", "--quiet")
+    monkeypatch.setattr("wishflow.cli.regression.BLOCK", 3)
+    parts = run("predict", folder / "rows.wishflow", folder / "new.csv", "--quiet")
+    assert whole.exit_code == 0 and whole.stdout == parts.stdout
+
+
+def test_a_text_target_is_classified(folder):
+    result = run("predict", folder / "classes.wishflow", folder / "new.csv", "--no-inputs", "--quiet")
+    lines = [line.split(",") for line in result.stdout.splitlines()]
+    assert lines[0] == ["kind_class", "p_high", "p_low"]
+    probabilities = np.array([line[1:] for line in lines[1:]], float)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+    assert [line[0] for line in lines[1:]] == ["high" if p > 0.5 else "low" for p in probabilities[:, 0]]
+
+
+def test_the_forecast_is_that_of_the_saved_model(folder):
+    found = pd.read_csv(folder / "past_forecast.csv", parse_dates=["date"])
+    forecast = wf.load(folder / "series.wishflow").forecast(3)
+    np.testing.assert_allclose(found[["p_mean", "q_mean"]], forecast.mean, rtol=1e-9)
+    np.testing.assert_allclose(found["q_q05"], forecast.quantile(0.05)["q"], rtol=1e-9)
+    assert list(found["date"]) == list(forecast.index)
+
+
+def test_a_saved_model_goes_on_with_later_rows(folder):
+    """Of a file that holds its past too: rows it has seen are left out, and the others move its end."""
+    out = folder / "later.csv"
+    answer = answer_of(
+        "forecast", folder / "series.csv", "--from", folder / "series.wishflow", "--horizon", 2, "-o", out
+    )
+    assert answer["first"] == "2024-01-04 08:00:00" and answer["steps"] == 2
+    y = pd.read_csv(folder / "series.csv", index_col=0, parse_dates=True)
+    expected = wf.load(folder / "series.wishflow").update(y.iloc[70:]).forecast(2)
+    np.testing.assert_allclose(pd.read_csv(out)[["p_mean", "q_mean"]], expected.mean, rtol=1e-9)
+
+
+def test_rows_out_of_order_are_sorted(folder):
+    past = pd.read_csv(folder / "past.csv")
+    past.sample(frac=1.0, random_state=1).to_csv(folder / "shuffled.csv", index=False)
+    out = folder / "shuffled_out.csv"
+    result = run("forecast", folder / "shuffled.csv", "--horizon", 3, "-o", out, "--max-iter", 20)
+    assert result.exit_code == 0 and "were not in order of time" in result.stderr
+    pd.testing.assert_frame_equal(pd.read_csv(out), pd.read_csv(folder / "past_forecast.csv"))
+
+
+def test_parquet_files_hold_the_same(folder):
+    pytest.importorskip("pyarrow", reason="Parquet needs the extra parquet")
+    pd.read_csv(folder / "new.csv").to_parquet(folder / "new.parquet")
+    answer_of("predict", folder / "rows.wishflow", folder / "new.parquet", "-o", folder / "out.parquet")
+    answer_of("predict", folder / "rows.wishflow", folder / "new.csv", "-o", folder / "again.csv")
+    pd.testing.assert_frame_equal(pd.read_parquet(folder / "out.parquet"), pd.read_csv(folder / "again.csv"))
+
+
+def test_outputs_are_checked_before_the_work(folder, monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("the data were read")
+
+    monkeypatch.setattr("wishflow.cli.regression.read_table", never)
+    result = run("fit", folder / "rows.csv", "-t", "y", "-o", folder / "nowhere" / "m.wishflow")
+    assert result.exit_code == 2 and "folder that does not exist" in result.stderr
+
+
+def test_errors_are_one_line_and_debug_shows_where(folder):
+    result = run("fit", folder / "gone.csv", "-t", "y")
+    assert result.exit_code == 1 and len(result.stderr.splitlines()) == 1 and not result.stdout
+    result = run("fit", folder / "gone.csv", "-t", "y", "--debug")
+    assert isinstance(result.exception, wf.errors.DataError)
+    result = run("fit", folder / "gone.csv", "-t", "y", "--json")
+    assert json.loads(result.stdout)["exit_code"] == 1 and not result.stderr
+
+
+@pytest.mark.parametrize(("level", "name"), [(0.05, "q05"), (0.5, "q50"), (0.025, "q2.5"), (0.999, "q99.9")])
+def test_names_of_quantiles(level, name):
+    assert level_name(level) == name
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "forecast", "evaluate", "info", "demo"])
+def test_help_has_an_example(command):
+    text = " ".join(run(command, "--help").stdout.split())
+    assert f"Example: wishflow {command}" in text or f"Examples: wishflow {command}" in text
+
+
+def test_help_loads_nothing_heavy():
+    code = "import sys, wishflow.cli; print(sorted({'jax', 'pandas', 'numpy', 'scipy'} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_held_out_scores_of_rows_are_those_of_the_estimators(folder):
+    """The split is that of the seed; the sparse GP beside the model is one that has seen the same rows."""
+    arguments = ("evaluate", folder / "rows.csv", "-t", "y", "--drop", "z", "--model", "sgp", "--test", 0.25)
+    answer = answer_of(*arguments, "--seed", 3, "-o", folder / "scores.csv", "--report", folder / "rows.html")
+    rows = pd.read_csv(folder / "rows.csv")
+    order = np.random.default_rng(3).permutation(60)
+    train, held = rows.iloc[np.sort(order[15:])], rows.iloc[np.sort(order[:15])]
+    model = wf.SparseGPRegressor(random_state=3).fit(train[["a", "b"]], train["y"])
+    scores = answer["scores"]["sgp"]
+    assert scores["log_density"] == pytest.approx(model.log_prob(held[["a", "b"]], held["y"]).mean(), rel=1e-6)
+    assert answer["rows"] == 15 and pd.read_csv(folder / "scores.csv")["rmse"][0] == pytest.approx(scores["rmse"])
+    assert "observed against predicted" in (folder / "rows.html").read_text(encoding="utf-8")
+
+
+def test_a_saved_model_is_scored_by_a_file(folder):
+    answer = answer_of("evaluate", folder / "classes.csv", "--from", folder / "classes.wishflow")
+    rows = pd.read_csv(folder / "classes.csv")
+    expected = wf.load(folder / "classes.wishflow").log_prob(rows[["a", "b"]], rows["kind"]).mean()
+    assert answer["scores"]["classes.wishflow"]["log_prob"] == pytest.approx(expected)
+
+
+def test_series_are_scored_beside_a_var_and_a_random_walk(folder):
+    report = folder / "backtest.html"
+    arguments = ("evaluate", folder / "series.csv", "--horizon", 2, "--draws", 50, "--report", report)
+    answer = answer_of(*arguments, "--from", folder / "series.wishflow")
+    assert set(answer["scores"]) == {"wishflow", "VAR(3)", "random walk"} and answer["origins"] == 5
+    y = pd.read_csv(folder / "series.csv", index_col=0, parse_dates=True)
+    model = wf.load(folder / "series.wishflow")
+    expected = wf.backtest(model, y, fh=2, initial=70, n_draws=50)
+    assert answer["scores"]["wishflow"]["crps"] == pytest.approx(float(expected["crps"].mean()))
+    assert "Models compared by horizon" in report.read_text(encoding="utf-8")
+
+
+def test_a_backtest_says_how_far_it_is(folder, capsys):
+    y = pd.read_csv(folder / "series.csv", index_col=0, parse_dates=True)
+    wf.backtest(wf.load(folder / "series.wishflow"), y, fh=5, initial=70, n_draws=10, verbose=1)
+    assert "backtest 2/2" in capsys.readouterr().err
+
+
+def test_the_var_is_that_of_statsmodels(folder):
+    var = pytest.importorskip("statsmodels.tsa.api", reason="statsmodels is in the extra compare").VAR
+    y = pd.read_csv(folder / "series.csv", index_col=0, parse_dates=True)
+    exogenous = harmonics(y.index, ("day",))
+    expected = var(y.to_numpy(), exog=exogenous).fit(2, trend="c")
+    found = VectorAutoregression(2, ("day",)).fit(y)
+    np.testing.assert_allclose(found.constant_, expected.params[0], rtol=1e-6)
+    np.testing.assert_allclose(found.coefficients_.reshape(4, 2), expected.params[-4:], rtol=1e-6)
+    np.testing.assert_allclose(found.root_ @ found.root_.T, expected.sigma_u, rtol=1e-6)
+
+
+def test_info_of_a_model_file(folder):
+    found = answer_of_info(folder / "series.wishflow")
+    assert found["class"] == "WishartForecaster" and found["series"] == ["p", "q"] and found["freq"] == "h"
+    found = answer_of_info(folder / "classes.wishflow")
+    assert found["inputs"] == ["a", "b"] and found["targets"] == ["kind"] and found["classes"] == ["high", "low"]
+    assert "kind" in run("info", folder / "classes.wishflow").stdout
+
+
+def answer_of_info(path):
+    return json.loads(run("info", path, "--json").stdout)
