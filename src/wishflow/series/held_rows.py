@@ -28,18 +28,18 @@ MOST_ORIGINS = 60
 LEAST_WHOLE = 0.5
 MOST_HELD = 500
 N_HELD_DRAWS = 32
-N_FOLDS = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """Ticks of a series without long gaps, in steps of one unit, with holes filled; `ends` are the ticks at which the
-    held-back parts of the folds begin, the last one first.
+    """Ticks of a series without long gaps, in steps of one unit, with holes filled. The ticks first, …, end − 1 are
+    held back.
     """
 
     ticks: Ticks
     rows: linear.Stretch
-    ends: tuple[int, ...]
+    first: int
+    end: int
 
 
 def parts_of(units: Units, tails: Mapping[Any, Tail], fraction: float) -> list[Part]:
@@ -52,19 +52,19 @@ def parts_of(units: Units, tails: Mapping[Any, Tail], fraction: float) -> list[P
             row = np.where(ticks.row >= 0, ticks.row, np.iinfo(int).max)
             row = np.minimum.accumulate(row[::-1])[::-1]  # a tick between rows belongs to the next of them
             found.append(ticks)
-            cuts.append(tuple(int(np.searchsorted(row, n - k * held)) for k in range(N_FOLDS + 1)))
+            cuts.append(tuple(int(at) for at in np.searchsorted(row, [n - held, n])))
     values = causally_filled([ticks.y for ticks in found])
     rows = [linear.Stretch(z, ~np.isnan(t.y), t.u) for z, t in zip(values, found, strict=True)]
-    return [Part(t, r, ends) for t, r, ends in zip(found, rows, cuts, strict=True)]
+    return [Part(t, r, *cut) for t, r, cut in zip(found, rows, cuts, strict=True)]
 
 
-def origins_in(parts: Sequence[Part], units: Units, lags: tuple[int, ...], k: int, n_steps: int) -> Origins | None:
-    """Origins in fold k (1 is the last), spread over all series; None where there is none."""
+def origins_in(parts: Sequence[Part], units: Units, lags: tuple[int, ...], n_steps: int) -> Origins | None:
+    """Origins among the held-back ticks, spread over all series; None where there is none."""
     memory, found = max(lags), []
-    n_each = max(1, MOST_ORIGINS // max(1, sum(p.ends[k - 1] - p.ends[k] >= n_steps for p in parts)))
+    n_each = max(1, MOST_ORIGINS // max(1, sum(p.end - p.first >= n_steps for p in parts)))
     for part in parts:
         values, seen = part.rows.values, part.rows.is_seen
-        for o in origins_of(max(part.ends[k], memory), part.ends[k - 1], n_steps, n_each):
+        for o in origins_of(max(part.first, memory), part.end, n_steps, n_each):
             z = np.where(seen[o : o + n_steps], values[o : o + n_steps], np.nan)
             history = values[o - memory : o][::-1].reshape(-1)
             found.append((history, part.rows.u[o : o + n_steps], z, units.inverse(z)))
@@ -81,7 +81,7 @@ def transitions_of(parts: Sequence[Part], lags: tuple[int, ...]) -> tuple[Transi
         if len(part.rows) > memory:
             X.append(linear.design(part.rows, lags)[:, :-1])
             increments.append(np.diff(part.rows.values[memory - 1 :], axis=0))
-            is_held.append(np.arange(memory, len(part.rows)) >= part.ends[1])
+            is_held.append(np.arange(memory, len(part.rows)) >= part.first)
             is_whole.append(part.rows.is_seen[memory:].all(axis=1))
     inputs, steps, held, whole = (np.concatenate(arrays) for arrays in (X, increments, is_held, is_whole))
     keep = whole if whole.mean() >= LEAST_WHOLE else np.ones(len(whole), bool)

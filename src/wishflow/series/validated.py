@@ -31,12 +31,12 @@ from ..wishart.specs import ConstantDiffusion
 from . import linear_gaussian as linear
 from .autoregressive import DynamicsModel, Start, build
 from .batches import masked_batch, series_batch
+from .calibrating import Rolled, calibrated_bands, with_weights
 from .choosing import band_names, bands_of, horizon_of
 from .data.units import Tail, Units
-from .held_rows import LEAST_WHOLE, N_FOLDS, HeldBackSteps, Part, origins_in, parts_of, transitions_of
+from .held_rows import LEAST_WHOLE, HeldBackSteps, Part, origins_in, parts_of, transitions_of
 from .layout import Layout
-from .linear import LinearDrift
-from .recalibration import COVERAGE, LEAST_ORIGINS, HorizonScales, horizon_scales, ratios_of
+from .recalibration import COVERAGE, LEAST_ORIGINS, HorizonScales, ratios_of
 from .rolling import Origins, simulated
 from .specs import DynamicsSpec, chosen_lags
 from .training import SeriesProblem, phase_of, start_of
@@ -49,7 +49,6 @@ DAMPINGS = (1.0, 0.5, 0.25, 0.0)
 SLACK = 0.001
 # Standard errors by which the best candidate must be ahead of the linear model.
 LEAD = 1.0
-NORMAL_WIDTH = 1.2815515655446004
 
 
 # --- candidates --------------------------------------------------------------------------------------
@@ -149,9 +148,9 @@ def is_possible(problem: ValidatedProblem) -> bool:
     """Whether some origin has a past and a horizon to be scored on, and training has steps without the held-back."""
     lags = chosen_lags(problem.spec.lags)
     parts = parts_of(problem.units, problem.tails, problem.training.validation_fraction)
-    n_held = max(p.ends[0] - p.ends[1] for p in parts)
-    n_before = sum(max(0, p.ends[1] - max(lags)) for p in parts)
-    origins = origins_in(parts, problem.units, lags, 1, horizon_of(n_held, problem.season))
+    n_held = max(p.end - p.first for p in parts)
+    n_before = sum(max(0, p.first - max(lags)) for p in parts)
+    origins = origins_in(parts, problem.units, lags, horizon_of(n_held, problem.season))
     return origins is not None and n_before >= 10
 
 
@@ -161,9 +160,9 @@ def train_validated(problem: ValidatedProblem, callbacks: Any = None) -> Validat
     lags = chosen_lags(spec.lags)
     parts = parts_of(units, problem.tails, problem.training.validation_fraction)
     rows = [p.rows for p in parts]
-    n_steps = horizon_of(max(p.ends[0] - p.ends[1] for p in parts), problem.season)
-    origins = origins_in(parts, units, lags, 1, n_steps)
-    before = linear.fitted(rows, lags, problem.tightness, [p.ends[1] for p in parts])
+    n_steps = horizon_of(max(p.end - p.first for p in parts), problem.season)
+    origins = origins_in(parts, units, lags, n_steps)
+    before = linear.fitted(rows, lags, problem.tightness, [p.first for p in parts])
     whole = linear.fitted(rows, lags, problem.tightness)
     assert origins is not None and before is not None and whole is not None
     values = np.concatenate([units.inverse(t.values) for t in problem.tails.values()])
@@ -194,7 +193,8 @@ def train_validated(problem: ValidatedProblem, callbacks: Any = None) -> Validat
     calibration = None
     if problem.calibrates:
         state = None if kept.damping is None else damped(best, kept.damping) if _has_gp(best) else best
-        calibration = _calibration(problem, parts, state, whole, n_steps)
+        rolled = Rolled(units, parts, lags, problem.tightness, problem.season, seed)
+        calibration = calibrated_bands(rolled, state, whole)
     return Validated(trained, table_of(trials, kept), calibration)
 
 
@@ -215,12 +215,6 @@ def damped(model: DynamicsModel, damping: float) -> DynamicsModel:
     return eqx.tree_at(lambda m: m.field.gp.mean, model, gp.mean * damping)
 
 
-def _with_weights(model: DynamicsModel, fit: linear.LinearModel) -> DynamicsModel:
-    """With the linear drift of another regression."""
-    drift = LinearDrift.of(on_device(fit.weights), on_device(fit.constant), len(fit.lags))
-    return eqx.tree_at(lambda m: m.field.linear, model, drift)
-
-
 def _name(spec: DynamicsSpec, damping: float) -> str:
     drift = "linear" if "gp" not in spec.drift or damping == 0.0 else f"linear + {damping:g} GP"
     return f"{drift}, {type(spec.diffusion).__name__} noise"
@@ -239,52 +233,6 @@ def _reason(trials: Sequence[Trial], kept: Trial, n_origins: int, n_steps: int) 
         best = min(trials[1:], key=lambda t: float(np.log(t.by_band()).sum()))
         other = f"{best.name} {numbers(best)}, which loses at a band or is not clearly ahead"
     return f"kept: {kept.name} (CRPS at steps {bands} from {n_origins} held-back origins {numbers(kept)}; {other})"
-
-
-def _calibration(
-    problem: ValidatedProblem,
-    parts: Sequence[Part],
-    model: DynamicsModel | None,
-    whole: linear.LinearModel,
-    n_steps: int,
-) -> HorizonScales | None:
-    """Factors of the bands of a trained model, or of the linear model (None), with weights of all rows.
-
-    Forecasts of the last folds, with the weights of the rows before each and with those of all rows, say how much wider
-    bands must be for rows that were not seen. (The noise of a trained model has seen the rows of the earlier folds.)
-    """
-    lags = chosen_lags(problem.spec.lags)
-
-    def ratios(fit: linear.LinearModel, origins: Origins) -> Float[np.ndarray, "N H P"]:
-        if model is not None:
-            return ratios_of(simulated(_with_weights(model, fit), origins, problem.seed), origins.z)
-        history = origins.histories.reshape(len(origins), max(lags), -1)[:, ::-1]
-        sd = np.sqrt(np.diagonal(fit.covariances(n_steps), axis1=1, axis2=2))
-        return np.abs(origins.z - fit.means(history, origins.u)) / (NORMAL_WIDTH * sd)
-
-    unseen, seen = [], []
-    for k in range(1, N_FOLDS + 1):
-        fit = linear.fitted([p.rows for p in parts], lags, problem.tightness, [p.ends[k] for p in parts])
-        origins = origins_in(parts, problem.units, lags, k, n_steps)
-        if fit is not None and origins is not None:
-            unseen.append(ratios(fit, origins))
-            seen.append(ratios(whole, origins))
-    halves = [_halves(parts, side) for side in (0, 1)]
-    everywhere = [found for half in halves if (found := origins_in(half, problem.units, lags, 1, n_steps)) is not None]
-    spread = [ratios(whole, origins) for origins in everywhere]
-    return horizon_scales(
-        np.concatenate(spread or seen), np.concatenate(unseen), np.concatenate(seen), bands_of(n_steps)
-    )
-
-
-def _halves(parts: Sequence[Part], side: int) -> list[Part]:
-    """The parts with their first or their second half as the last fold: origins are spread over it."""
-    found = []
-    for part in parts:
-        middle, n = len(part.rows) // 2, len(part.rows)
-        ends = (middle, 0) if side == 0 else (n, middle)
-        found.append(Part(part.ticks, part.rows, ends))
-    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -309,7 +257,7 @@ class _Training:
         if self.counts_steps:
             is_used = np.ones(len(self.is_held), bool) if has_all else ~self.is_held
             return Items(masked_batch(self.transitions, is_used), np.array([int(is_used.sum())]), seeds)
-        ticks = [p.ticks if has_all else _first(p.ticks, p.ends[1]) for p in self.parts]
+        ticks = [p.ticks if has_all else _first(p.ticks, p.first) for p in self.parts]
         transitions, windows = scored_items([t for t in ticks if len(t.h)], self.problem.spec)
         n = (0 if transitions is None else len(transitions)) + int(windows.is_scored.sum())
         return Items(series_batch(transitions, windows), np.array([n]), seeds)
@@ -345,7 +293,7 @@ class _Training:
         """The rest of the schedule with all rows, from the weights of all rows on; then the GP drift is damped."""
         problem, last = self._series_problem(), None
         n_iter = self.problem.training.max_iter
-        model = _with_weights(best, whole)
+        model = with_weights(best, whole)
         if first.status != STOPPED and step[0] < n_iter:
             journal = Journal(calls)
             phase = phase_of(problem, self.items(True), "all rows", rest=Stretch.after(step, n_iter))
