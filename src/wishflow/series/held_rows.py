@@ -99,9 +99,25 @@ def _log_densities(model: DynamicsModel, batch: TransitionBatch, key: PRNGKeyArr
     residual = batch.increment - here.drift
 
     def one(k: PRNGKeyArray) -> Float[Array, " N"]:
-        return low_rank_log_density(residual, here.factor(k), here.white, here.tail_dof)
+        return low_rank_log_density(residual, here.factor(k), here.white, here.tails)
 
     return logsumexp(jax.lax.map(one, jax.random.split(key, n)), axis=0) - jnp.log(n)
+
+
+@compiled
+def _terms(
+    model: DynamicsModel, batch: TransitionBatch, key: PRNGKeyArray, n: int
+) -> tuple[Float[Array, "S N"], Float[Array, "S N"]]:
+    """log p(0) and rᵀB⁻¹r of the residuals of single steps, for each draw of J, of Gaussian noise."""
+    here = model.field.in_parts().at(batch.X)
+    residual = batch.increment - here.drift
+
+    def one(k: PRNGKeyArray) -> tuple[Array, Array]:
+        F = here.factor(k)
+        at_zero = low_rank_log_density(jnp.zeros_like(residual), F, here.white)
+        return at_zero, 2.0 * (at_zero - low_rank_log_density(residual, F, here.white))
+
+    return jax.lax.map(one, jax.random.split(key, n))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,12 +129,18 @@ class HeldBackSteps(AbstractHeldBack):
     seed: int
 
     @classmethod
-    def of(cls, transitions: Transitions, at: Int[np.ndarray, " N"], seed: int) -> HeldBackSteps:
-        at = at[np.unique(np.linspace(0, len(at) - 1, min(len(at), MOST_HELD)).round().astype(int))]
+    def of(cls, transitions: Transitions, at: Int[np.ndarray, " N"], seed: int, most: int = MOST_HELD) -> HeldBackSteps:
+        """These steps; of more than `most` some, spread evenly."""
+        at = at[np.unique(np.linspace(0, len(at) - 1, min(len(at), most)).round().astype(int))]
         chosen = Transitions(*(getattr(transitions, f.name)[at] for f in dataclasses.fields(Transitions)))
         batch = series_batch(chosen, None).transitions
         assert batch is not None
         return cls(batch, len(at), seed)
+
+    def terms(self, model: DynamicsModel) -> tuple[Float[np.ndarray, "S N"], Float[np.ndarray, "S N"]]:
+        """log p(0) and squared lengths of the residuals of a Gaussian model, for draws of J."""
+        at_zero, squares = _terms(model, self.batch, random_key(self.seed), N_HELD_DRAWS)
+        return np.asarray(at_zero)[:, : self.n_rows], np.asarray(squares)[:, : self.n_rows]
 
     def log_densities(self, models: PyTree) -> tuple[Float[np.ndarray, " _rows"], ...]:
         return (np.asarray(_log_densities(models, self.batch, random_key(self.seed), N_HELD_DRAWS))[: self.n_rows],)

@@ -23,6 +23,7 @@ from ..callbacks import CallbackList
 from ..metrics import crps_samples
 from ..numerics.devices import on_device, random_key
 from ..numerics.parameters import Positive
+from ..numerics.tails import Jumps
 from ..training.journal import Journal, Trained
 from ..training.loop import DIVERGED, STOPPED
 from ..training.phases import Items, Stretch, run_phases
@@ -35,6 +36,7 @@ from .calibrating import Rolled, calibrated_bands, with_weights
 from .choosing import band_names, bands_of, horizon_of
 from .data.units import Tail, Units
 from .held_rows import LEAST_WHOLE, HeldBackSteps, Part, origins_in, parts_of, transitions_of
+from .jumps import jumps_of, trained_with, with_jumps
 from .layout import Layout
 from .recalibration import COVERAGE, LEAST_ORIGINS, HorizonScales, ratios_of
 from .rolling import Origins, simulated
@@ -175,26 +177,37 @@ def train_validated(problem: ValidatedProblem, callbacks: Any = None) -> Validat
     def flat_model(fit: linear.LinearModel) -> DynamicsModel:
         return build(flat, problem.layout, _start(fit), one, random_key(seed + 1))
 
-    trials = [trial_of("linear, constant noise", flat_model(before), origins, units, sd, seed)]
     transitions, is_held = transitions_of(parts, lags)
-    run = _Training(problem, parts, transitions, is_held, before)
+
+    def jumping(model: DynamicsModel) -> DynamicsModel:
+        """With jumps, where the held-back steps ask for them."""
+        jumps = jumps_of(model, transitions, is_held, seed) if problem.calibrates else None
+        return model if jumps is None else with_jumps(model, jumps)
+
+    start = jumping(flat_model(before))
+    trials = [trial_of("linear, constant noise", start, origins, units, sd, seed)]
+    # Noise that is trained without jumps would take on their width wherever they happened.
+    run = _Training(problem, parts, transitions, is_held, before, start.field.jumps)
     with CallbackList(callbacks) as calls:
         first, best, step = run.first(calls)
+        state = best if start.field.jumps is not None else jumping(best)
         for damping in DAMPINGS if _has_gp(best) else (1.0,):
-            part = damped(best, damping) if _has_gp(best) else best
-            trials.append(trial_of(_name(spec, damping), part, origins, units, sd, seed, damping))
+            trials.append(trial_of(_name(spec, damping), damped(state, damping), origins, units, sd, seed, damping))
         kept = choose(trials)
         why = _reason(trials, kept, len(origins), n_steps)
         if kept.damping is None:
             model = jax.tree.map(np.asarray, flat_model(whole))
             trained = Trained(model, first.history, first.n_iter, f"{first.status}; {why}", flat)
+            state = start
         else:
             trained = run.rest(calls, first, best, step, whole, kept.damping, why)
+            state = damped(state, kept.damping)
+    if state.field.jumps is not None:
+        trained = trained_with(trained, state.field.jumps)
     calibration = None
     if problem.calibrates:
-        state = None if kept.damping is None else damped(best, kept.damping) if _has_gp(best) else best
         rolled = Rolled(units, parts, lags, problem.tightness, problem.season, seed)
-        calibration = calibrated_bands(rolled, state, whole)
+        calibration = calibrated_bands(rolled, None if trained.spec == flat else state, whole)
     return Validated(trained, table_of(trials, kept), calibration)
 
 
@@ -207,9 +220,10 @@ def _has_gp(model: DynamicsModel) -> bool:
 
 
 def damped(model: DynamicsModel, damping: float) -> DynamicsModel:
-    """With a part of the GP drift."""
+    """With a part of the GP drift, where there is one."""
     gp = model.field.gp
-    assert gp is not None
+    if gp is None:
+        return model
     if gp.has_posterior and damping > 0.0:  # all of a random function, not its mean alone
         return eqx.tree_at(lambda m: m.field.gp.amplitude, model, Positive.of(damping * gp.scales()))
     return eqx.tree_at(lambda m: m.field.gp.mean, model, gp.mean * damping)
@@ -244,6 +258,7 @@ class _Training:
     transitions: Transitions
     is_held: np.ndarray
     start: linear.LinearModel
+    jumps: Jumps | None
 
     @property
     def counts_steps(self) -> bool:
@@ -275,7 +290,8 @@ class _Training:
         held = HeldBackSteps.of(self.transitions, at, self.problem.seed) if len(at) > 1 else None
         journal = Journal(calls)
         phase = phase_of(problem, self.items(False), held_back=held)
-        outcome = run_phases([phase], start_of(problem), journal)
+        model = start_of(problem)
+        outcome = run_phases([phase], model if self.jumps is None else with_jumps(model, self.jumps), journal)
         trained = journal.trained(outcome.models, outcome.status, [self.problem.spec])[0]
         step = np.array([self.problem.training.max_iter]) if outcome.best is None else outcome.best.step
         return trained, outcome.models, step
@@ -310,8 +326,7 @@ class _Training:
         elif last is not None:
             status += f"; steps with all rows {last.status} and were not taken"
         spec = self.problem.spec
-        if _has_gp(model):
-            model = damped(model, damping)
+        model = damped(model, damping)
         if damping == 0.0 and _has_gp(model):
             model = eqx.tree_at(lambda m: m.field.gp, model, None)
             spec = dataclasses.replace(spec, drift="linear")
