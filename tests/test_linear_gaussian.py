@@ -4,9 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from wishflow.series import choosing, recalibration
+from wishflow.series import calibrating, choosing, recalibration
 from wishflow.series import linear_gaussian as linear
 from wishflow.series.choosing import Config, Judge, Piece
+from wishflow.series.data.frames import read
+from wishflow.series.data.intake import training_data
+from wishflow.series.held_rows import parts_of
+from wishflow.series.specs import DynamicsSpec
 
 D, N = 3, 400
 RNG = np.random.default_rng(0)
@@ -168,17 +172,36 @@ def test_factors_are_those_of_errors_that_are_too_wide():
     sd = np.array([1.0, 1.5])
     errors = np.abs(rng.normal(size=(4000, 8, 2)) * sd) / 1.2815515655446004
     bands = choosing.bands_of(8)
-    found = recalibration.horizon_scales(errors, errors, errors, bands)
+    found = recalibration.horizon_scales(errors, errors, errors, bands, 4000)
     np.testing.assert_allclose(found.at(np.array([1.0, 3.0, 100.0])), np.tile(sd, (3, 1)), rtol=0.05)
-    twice = recalibration.horizon_scales(errors, 1.2 * errors, errors, bands)
+    twice = recalibration.horizon_scales(errors, 1.2 * errors, errors, bands, 4000)
     np.testing.assert_allclose(twice.scales, 1.2 * found.scales, rtol=0.02)
 
 
 def test_few_errors_leave_bands_as_they_are():
     errors = np.full((20, 3, 1), 2.0)
     bands = choosing.bands_of(3)
-    assert recalibration.horizon_scales(errors[:5], errors[:5], errors[:5], bands) is None
-    assert np.all(recalibration.horizon_scales(errors, errors, errors, bands).scales < 1.5)
+    assert recalibration.horizon_scales(errors[:5], errors[:5], errors[:5], bands, 20) is None
+    by_rows = [recalibration.horizon_scales(errors, errors, errors, bands, n).scales for n in (5, 20, 2000)]
+    assert np.all(by_rows[0] < 1.5) and np.all(by_rows[0] < by_rows[1]) and np.all(by_rows[1] < by_rows[2])
+
+
+def test_rolled_factors_mend_bands_of_weights_that_few_rows_tell():
+    """Random walks of 120 rows: a regression believes that they come back, and its bands are too narrow far ahead."""
+    rng, covered = np.random.default_rng(4), []
+    for _ in range(40):
+        walk = pd.DataFrame(np.cumsum(rng.normal(size=(150, 2)), axis=0), columns=["a", "b"])
+        units, tails = training_data(read(walk.iloc[:120], "y"), None, DynamicsSpec(lags=2), None, False, None)
+        rolled = calibrating.Rolled(units, parts_of(units, tails, 0.1), (1, 2), 0.3, None)
+        whole = linear.fitted([p.rows for p in rolled.parts], (1, 2), 0.3)
+        found = calibrating.calibrated_bands(rolled, None, whole)
+        z, origins, n = units.forward(walk.to_numpy()), np.array([120, 130, 140]), rolled.n_steps
+        means, sd = linear.rolled(whole, stretch_of(z), origins, n)
+        errors = np.abs(np.stack([z[o : o + n] for o in origins]) - means)
+        scales = (np.ones((n, 2)), found.at(np.arange(1.0, n + 1)))
+        covered.append([np.mean((errors <= 1.2816 * sd * s)[:, n // 2 :]) for s in scales])
+    plain, mended = np.mean(covered, axis=0)
+    assert plain < 0.74 and abs(mended - 0.8) < 0.05
 
 
 def test_moved_draws_have_the_density_that_backward_gives():

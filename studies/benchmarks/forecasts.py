@@ -6,7 +6,8 @@ Series, splits and horizons are those of `studies.benchmarks.forecast_sets`. Eac
 training part and then forecasts from every origin, given all rows before it. Scores are the CRPS divided by the
 standard deviation of each column in training, averaged over origins and columns, and the coverage of central 80 %
 intervals, at each horizon. `WishartForecaster` has no option but its 500 draws; the others are Gaussian, with their
-CRPS in closed form. Holes of the rows that baselines see are filled by straight lines, at an origin by the last value.
+CRPS in closed form. AutoARIMA and AutoETS are scored where statsforecast is installed (`single_series`). Holes of the
+rows that baselines see are filled by straight lines, at an origin by the last value.
 `--inner` runs the same protocol within the training parts alone, for development. Finished cells are kept: a run can be
 stopped and continued.
 """
@@ -14,6 +15,7 @@ stopped and continued.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import time
 import warnings
@@ -32,6 +34,7 @@ from wishflow.series.data.calendar import harmonics
 
 from ..paths import RESULTS
 from ..provenance import provenance
+from . import single_series
 from .forecast_sets import SETS, SeriesSet, Split, last_fifth
 
 N_DRAWS = 500
@@ -119,11 +122,18 @@ def _ar(split: Split, horizons: tuple[int, ...]) -> Normal:
     return values, np.broadcast_to(sd[at][:, None], values.shape), f"order {order} of at most {MOST_LAGS}"
 
 
+def one_by_one(name: str, split: Split, horizons: tuple[int, ...], season: int) -> Normal:
+    """A model of statsforecast for each series by itself."""
+    train = filled(split.y.iloc[: split.n_train])
+    return single_series.forecasts(name, train, pasts(split, single_series.N_ROWS), horizons, season)
+
+
 BASELINES: dict[str, Callable[[Split, tuple[int, ...], int], Normal]] = {
     "random walk": random_walk,
     "seasonal naive": naive,
     "VAR by AIC": lambda split, horizons, season: var(split, horizons, False),
     "VAR by AIC + harmonics": lambda split, horizons, season: var(split, horizons, True),
+    **{name: functools.partial(one_by_one, name) for name in single_series.NAMES},
 }
 OURS = "WishartForecaster()"
 
@@ -190,7 +200,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=RESULTS / "forecasts.json")
     parser.add_argument("--sets", default=",".join(SETS), help="names of sets, with commas")
-    parser.add_argument("--forecasters", default=",".join([*BASELINES, OURS]), help="names, with commas")
+    installed = [name for name in BASELINES if name not in single_series.NAMES or single_series.is_installed()]
+    parser.add_argument("--forecasters", default=",".join([*installed, OURS]), help="names, with commas")
     parser.add_argument("--inner", action="store_true", help="within the training parts alone")
     return parser.parse_args(arguments)
 

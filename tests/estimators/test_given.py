@@ -198,7 +198,7 @@ def weighed(model, cell, n_steps, n=40_000):
     h, u = np.ones(n_steps), np.zeros((n_steps, 0))
     paths, before, _ = runner.paths(ticks, h, u, n, 1)
     here = field_of(model).in_parts().at(jnp.asarray(before[:, -1]))
-    mean, dof = np.asarray(before[:, -1, :1] + here.drift[:, :1])[:, 0], here.tail_dof
+    mean, dof = np.asarray(before[:, -1, :1] + here.drift[:, :1])[:, 0], here.tails
     total = np.zeros(n)
     for k in range(30):
         F = np.asarray(here.factor(jax.random.key(k)))

@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
-from jax.scipy.special import gammaln
-from jaxtyping import Array, Float, Int, Num, PyTree, Scalar
+from jaxtyping import Array, Float, Int, PyTree
 
 from ..errors import FactorisationError
 from . import platform
+from .tails import Tails, elliptical_log_density
 
 FIRST_JITTER = 1e-10
 LAST_JITTER = 1e-4
@@ -250,32 +250,11 @@ def log_det(W: Float[Array, "*batch K K"]) -> Float[Array, "*batch"]:
     return -2.0 * jnp.sum(jnp.log(jnp.diagonal(W, axis1=-2, axis2=-1)), -1)
 
 
-def elliptical_log_density(
-    squares: Float[Array, "*#batch"],
-    log_det_B: Float[Array, "*#batch"],
-    n: Num[Array, "*#batch"] | int,
-    dof: Scalar | float | None = None,
-) -> Float[Array, "*batch"]:
-    """Log density of r, n entries with mean zero and covariance B, from rᵀB⁻¹r and log|B|: Gaussian where dof is None,
-
-        −½ (n log 2π + log|B| + rᵀB⁻¹r),
-
-    else Student-t with κ = dof > 2 degrees of freedom, scaled so that its covariance is B as well:
-
-        log Γ((κ + n)/2) − log Γ(κ/2) − ½ (n log((κ − 2)π) + log|B| + (κ + n) log(1 + rᵀB⁻¹r/(κ − 2))).
-    """
-    if dof is None:
-        return -0.5 * (n * jnp.log(2.0 * jnp.pi) + log_det_B + squares)
-    far = (dof + n) * jnp.log1p(squares / (dof - 2.0))
-    constant = gammaln(0.5 * (dof + n)) - gammaln(0.5 * dof)
-    return constant - 0.5 * (n * jnp.log((dof - 2.0) * jnp.pi) + log_det_B + far)
-
-
 def low_rank_log_density(
     r: Float[Array, "*#batch D"],
     F: Float[Array, "*#batch D nu"],
     diagonal: Float[Array, "*#batch D"],
-    dof: Scalar | float | None = None,
+    tails: Tails | float = None,
 ) -> Float[Array, "*batch"]:
     """`elliptical_log_density` with B = F Fᵀ + diag(λ).
 
@@ -285,13 +264,13 @@ def low_rank_log_density(
     D, nu = F.shape[-2:]
     if nu >= D:
         B = F @ jnp.swapaxes(F, -1, -2) + diagonal[..., None] * jnp.eye(D, dtype=F.dtype)
-        return dense_log_density(r, B, dof)
+        return dense_log_density(r, B, tails)
     z = r / jnp.sqrt(diagonal)
     if nu == 0:
-        return elliptical_log_density(jnp.sum(z * z, -1), jnp.sum(jnp.log(diagonal), -1), D, dof)
+        return elliptical_log_density(jnp.sum(z * z, -1), jnp.sum(jnp.log(diagonal), -1), D, tails)
     G = F / jnp.sqrt(diagonal)[..., None]
     squares, log_det_C = low_rank_terms(z, G)
-    return elliptical_log_density(squares, jnp.sum(jnp.log(diagonal), -1) + log_det_C, D, dof)
+    return elliptical_log_density(squares, jnp.sum(jnp.log(diagonal), -1) + log_det_C, D, tails)
 
 
 @jax.custom_jvp
@@ -329,9 +308,9 @@ def _low_rank_terms_jvp(
 
 
 def dense_log_density(
-    r: Float[Array, "*#batch D"], B: Float[Array, "*#batch D D"], dof: Scalar | float | None = None
+    r: Float[Array, "*#batch D"], B: Float[Array, "*#batch D D"], tails: Tails | float = None
 ) -> Float[Array, "*batch"]:
     """`elliptical_log_density` for a stack of small covariances."""
     W = small_whitener(B)
     white = jnp.einsum("...ij,...j->...i", W, r)
-    return elliptical_log_density(jnp.sum(white * white, -1), log_det(W), r.shape[-1], dof)
+    return elliptical_log_density(jnp.sum(white * white, -1), log_det(W), r.shape[-1], tails)

@@ -16,6 +16,7 @@ from .. import kernels
 from ..inducing import InducingBasis, for_prediction
 from ..numerics.devices import AnyArray, on_device
 from ..numerics.parameters import Positive, Scaled, zeros
+from ..numerics.tails import Jumps
 from ..wishart import Field, GPNoise, PreparedField, WhiteNoise, start_drift, start_noise
 from ..wishart.specs import Wishart
 from .layout import Layout
@@ -74,8 +75,9 @@ def build(spec: DynamicsSpec, layout: Layout, start: Start, Z: object, key: PRNG
         gp = start_drift(dim, basis, spec.drift_posterior, amplitude=amplitude)
     linear = LinearDrift.of(start.weights, start.constant, len(layout.lags)) if "linear" in spec.drift else None
     tail_dof = Scaled.of(TAIL_DOF, LEAST_TAIL_DOF) if spec.innovations == "student_t" else None
+    jumps = Jumps(np.array(0.0), np.array(1.0)) if spec.innovations == "jumps" else None
     white = _white(spec, basis, layout, covariance, explained)
-    return DynamicsModel(Field(basis, linear, gp, noise, white, layout, tail_dof))
+    return DynamicsModel(Field(basis, linear, gp, noise, white, layout, tail_dof, jumps))
 
 
 def _white(

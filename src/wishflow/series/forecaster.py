@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import specs
 from ..callbacks import make_callbacks
-from ..errors import OptionError
+from ..errors import OptionError, unknown_option
 from ..kernels.specs import KERNELS, KernelSpec
 from ..specs import checks
 from ..training.options import TrainingOptions, preset_spec, with_options
@@ -250,6 +250,8 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
 
     def _spec(self, lags: Lags, settings: defaults.Settings | None = None) -> DynamicsSpec:
         settings = defaults.plain_settings(self.get_params(deep=False)) if settings is None else settings
+        if self.innovations not in ("gaussian", "student_t"):  # a spec may have jumps too, which `fit` finds
+            raise unknown_option("innovations", self.innovations, ("gaussian", "student_t"))
         # Steps of training cost the same with either cheap form of q (docs/performance.md).
         form = "structured"
         wishart = Wishart(rank=settings.rank, columns=self.columns, unit_rows=False, posterior=form)

@@ -3,8 +3,8 @@
 The state is a history: x and the rows before it, back to the longest lag. The belief moves with the mean covariance
 Σ̄ + Λ; what is seen at a tick is scored by a mixture over draws of J in the step that leads to it. Exact for linear
 drift and Gaussian noise that is neither random nor dependent on the state; elsewhere an assumed-density approximation.
-With Student-t noise the belief moves by the covariance alone, and what is seen is scored as Student-t with that
-covariance, as if the way there were one step.
+With heavy tails (Student-t noise, jumps) the belief moves by the covariance alone, and what is seen is scored by a law
+with these tails and that covariance, as if the way there were one step.
 
 With a long lag, one of all (24) or chosen (1, 2, 3, 24), the covariance of a whole history would be too large. The
 newest rows, as many as `n_joint` says, keep all their covariances, so that what is seen later still mends them; a row
@@ -18,9 +18,10 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, Scalar
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from ..numerics.linalg import elliptical_log_density, log_det, small_whitener
+from ..numerics.linalg import log_det, small_whitener
+from ..numerics.tails import Tails, elliptical_log_density
 from ..wishart import PreparedField
 from ..wishart.solver import scan_steps
 from .layout import Layout
@@ -60,12 +61,12 @@ class Belief(eqx.Module):
 class Predicted(eqx.Module):
     """The belief after a step, and the covariance of the new state for each draw of J, (S, N, D, D).
 
-    `tail_dof` are the degrees of freedom of Student-t noise (None: Gaussian).
+    `tails` are those of its noise (None: Gaussian).
     """
 
     belief: Belief
     drawn: Float[Array, "S N D D"]
-    tail_dof: Scalar | None = None
+    tails: Tails = None
 
 
 def predict(
@@ -102,7 +103,7 @@ def predict(
         return carried + length * noise
 
     belief = Belief(mean, moved, _aged(belief, layout))
-    return Predicted(belief, jax.vmap(drawn)(jax.random.split(key, n_samples)), here.tail_dof)
+    return Predicted(belief, jax.vmap(drawn)(jax.random.split(key, n_samples)), here.tails)
 
 
 def drift_jacobian(field: PreparedField, X: Float[Array, "N K"]) -> Float[Array, "N D lD"]:
@@ -177,7 +178,7 @@ def score(predicted: Predicted, y: Float[Array, "N D"], is_seen: Bool[Array, "N 
     seen = is_seen.astype(y.dtype)
     W = small_whitener(_among_seen(predicted.drawn, seen))
     white = jnp.einsum("snij,nj->sni", W, _residual(predicted.belief, y, is_seen))
-    return elliptical_log_density(jnp.sum(white**2, -1), log_det(W), jnp.sum(seen, -1), predicted.tail_dof)
+    return elliptical_log_density(jnp.sum(white**2, -1), log_det(W), jnp.sum(seen, -1), predicted.tails)
 
 
 def update(belief: Belief, y: Float[Array, "N D"], is_seen: Bool[Array, "N D"]) -> Belief:

@@ -22,7 +22,8 @@ from jax.scipy.special import log_ndtr, ndtr, ndtri
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Scalar
 
 from ..inducing import for_prediction
-from ..numerics.linalg import elliptical_log_density, log_det, small_whitener
+from ..numerics.linalg import log_det, small_whitener
+from ..numerics.tails import elliptical_log_density, tail_draw, tail_variance
 from ..wishart import FieldValues, PreparedField
 from . import resampling
 
@@ -91,8 +92,7 @@ def row_law(
     """The law of the next row given the cells of it (one tick of `cells`) and a draw of J, and the log density of
     these.
 
-    The scale s² of Student-t noise is drawn from its law given the cells: with n of them of squared length q it is
-    (κ − 2 + q)/χ²_{κ+n}.
+    The variance s of noise with tails is drawn from its law given the cells (`tail_variance`).
     """
     k_noise, k_scale, k_limits = jax.random.split(key, 3)
     F = here.factor(k_noise)
@@ -100,11 +100,10 @@ def row_law(
     at_limit = None if cells.side is None else cells.is_given & (cells.side != 0)
     is_exact = cells.is_given if at_limit is None else cells.is_given & ~at_limit
     law, squares, log_determinant = Normal(x + h * here.drift, h * noise).given(cells.y[None], is_exact)
-    n_exact, dof = jnp.sum(is_exact), here.tail_dof
-    density = elliptical_log_density(squares, log_determinant, n_exact, dof)
-    if dof is not None:
-        chi_squared = 2.0 * jax.random.gamma(k_scale, 0.5 * (dof + n_exact), (len(x),), x.dtype)
-        scale = (dof - 2.0 + squares) / chi_squared
+    n_exact, tails = jnp.sum(is_exact), here.tails
+    density = elliptical_log_density(squares, log_determinant, n_exact, tails)
+    if tails is not None:
+        scale = tail_variance(tail_draw(k_scale, (len(x),), x.dtype, tails, n_exact), tails, squares, n_exact)
         law = Normal(law.mean, scale[:, None, None] * law.covariance)
     if at_limit is None or cells.side is None:
         return law, density

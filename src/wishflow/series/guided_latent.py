@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from ..numerics.linalg import elliptical_log_density, small_whitener
+from ..numerics.linalg import small_whitener
+from ..numerics.tails import elliptical_log_density
 from . import guided, resampling
 from .guided import Normal, Particles, log_ahead
 from .particle_filter import PreparedLatent, observation_noise

@@ -28,18 +28,18 @@ MOST_ORIGINS = 60
 LEAST_WHOLE = 0.5
 MOST_HELD = 500
 N_HELD_DRAWS = 32
-N_FOLDS = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """Ticks of a series without long gaps, in steps of one unit, with holes filled; `ends` are the ticks at which the
-    held-back parts of the folds begin, the last one first; `key` is that of the series.
+    """Ticks of a series without long gaps, in steps of one unit, with holes filled. The ticks first, …, end − 1 are
+    held back; `key` is that of the series.
     """
 
     ticks: Ticks
     rows: linear.Stretch
-    ends: tuple[int, ...]
+    first: int
+    end: int
     key: Any = None
 
 
@@ -54,19 +54,19 @@ def parts_of(units: Units, tails: Mapping[Any, Tail], fraction: float) -> list[P
             row = np.minimum.accumulate(row[::-1])[::-1]  # a tick between rows belongs to the next of them
             found.append(ticks)
             keys.append(key)
-            cuts.append(tuple(int(np.searchsorted(row, n - k * held)) for k in range(N_FOLDS + 1)))
+            cuts.append(tuple(int(at) for at in np.searchsorted(row, [n - held, n])))
     values = causally_filled([ticks.y for ticks in found])
     rows = [linear.Stretch(z, ~np.isnan(t.y), t.u) for z, t in zip(values, found, strict=True)]
-    return [Part(*part) for part in zip(found, rows, cuts, keys, strict=True)]
+    return [Part(t, r, *cut, key) for t, r, cut, key in zip(found, rows, cuts, keys, strict=True)]
 
 
-def origins_in(parts: Sequence[Part], units: Units, lags: tuple[int, ...], k: int, n_steps: int) -> Origins | None:
-    """Origins in fold k (1 is the last), spread over all series; None where there is none."""
+def origins_in(parts: Sequence[Part], units: Units, lags: tuple[int, ...], n_steps: int) -> Origins | None:
+    """Origins among the held-back ticks, spread over all series; None where there is none."""
     memory, found, keys = max(lags), [], []
-    n_each = max(1, MOST_ORIGINS // max(1, sum(p.ends[k - 1] - p.ends[k] >= n_steps for p in parts)))
+    n_each = max(1, MOST_ORIGINS // max(1, sum(p.end - p.first >= n_steps for p in parts)))
     for part in parts:
         values, seen = part.rows.values, part.rows.is_seen
-        for o in origins_of(max(part.ends[k], memory), part.ends[k - 1], n_steps, n_each):
+        for o in origins_of(max(part.first, memory), part.end, n_steps, n_each):
             z = np.where(seen[o : o + n_steps], values[o : o + n_steps], np.nan)
             history = values[o - memory : o][::-1].reshape(-1)
             found.append((history, part.rows.u[o : o + n_steps], z, units.of_series(part.key).inverse(z)))
@@ -87,7 +87,7 @@ def transitions_of(parts: Sequence[Part], lags: tuple[int, ...]) -> tuple[Transi
         if len(part.rows) > memory:
             X.append(linear.design(part.rows, lags)[:, :-1])
             increments.append(np.diff(part.rows.values[memory - 1 :], axis=0))
-            is_held.append(np.arange(memory, len(part.rows)) >= part.ends[1])
+            is_held.append(np.arange(memory, len(part.rows)) >= part.first)
             is_whole.append(part.rows.is_seen[memory:].all(axis=1))
     inputs, steps, held, whole = (np.concatenate(arrays) for arrays in (X, increments, is_held, is_whole))
     keep = whole if whole.mean() >= LEAST_WHOLE else np.ones(len(whole), bool)
@@ -105,9 +105,25 @@ def _log_densities(model: DynamicsModel, batch: TransitionBatch, key: PRNGKeyArr
     residual = batch.increment - here.drift
 
     def one(k: PRNGKeyArray) -> Float[Array, " N"]:
-        return low_rank_log_density(residual, here.factor(k), here.white, here.tail_dof)
+        return low_rank_log_density(residual, here.factor(k), here.white, here.tails)
 
     return logsumexp(jax.lax.map(one, jax.random.split(key, n)), axis=0) - jnp.log(n)
+
+
+@compiled
+def _terms(
+    model: DynamicsModel, batch: TransitionBatch, key: PRNGKeyArray, n: int
+) -> tuple[Float[Array, "S N"], Float[Array, "S N"]]:
+    """log p(0) and rᵀB⁻¹r of the residuals of single steps, for each draw of J, of Gaussian noise."""
+    here = model.field.in_parts().at(batch.X)
+    residual = batch.increment - here.drift
+
+    def one(k: PRNGKeyArray) -> tuple[Array, Array]:
+        F = here.factor(k)
+        at_zero = low_rank_log_density(jnp.zeros_like(residual), F, here.white)
+        return at_zero, 2.0 * (at_zero - low_rank_log_density(residual, F, here.white))
+
+    return jax.lax.map(one, jax.random.split(key, n))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,12 +135,18 @@ class HeldBackSteps(AbstractHeldBack):
     seed: int
 
     @classmethod
-    def of(cls, transitions: Transitions, at: Int[np.ndarray, " N"], seed: int) -> HeldBackSteps:
-        at = at[np.unique(np.linspace(0, len(at) - 1, min(len(at), MOST_HELD)).round().astype(int))]
+    def of(cls, transitions: Transitions, at: Int[np.ndarray, " N"], seed: int, most: int = MOST_HELD) -> HeldBackSteps:
+        """These steps; of more than `most` some, spread evenly."""
+        at = at[np.unique(np.linspace(0, len(at) - 1, min(len(at), most)).round().astype(int))]
         chosen = Transitions(*(getattr(transitions, f.name)[at] for f in dataclasses.fields(Transitions)))
         batch = series_batch(chosen, None).transitions
         assert batch is not None
         return cls(batch, len(at), seed)
+
+    def terms(self, model: DynamicsModel) -> tuple[Float[np.ndarray, "S N"], Float[np.ndarray, "S N"]]:
+        """log p(0) and squared lengths of the residuals of a Gaussian model, for draws of J."""
+        at_zero, squares = _terms(model, self.batch, random_key(self.seed), N_HELD_DRAWS)
+        return np.asarray(at_zero)[:, : self.n_rows], np.asarray(squares)[:, : self.n_rows]
 
     def log_densities(self, models: PyTree) -> tuple[Float[np.ndarray, " _rows"], ...]:
         return (np.asarray(_log_densities(models, self.batch, random_key(self.seed), N_HELD_DRAWS))[: self.n_rows],)

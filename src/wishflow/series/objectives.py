@@ -91,14 +91,14 @@ def _transition_fit(
     # A mean of densities has a random drift integrated out; a mean of logs has draws of it.
     sds = None if variances is None or average != "log" else safe_sqrt(variances.astype(exact))
     white = (here.white_over(h) if sds is None else h * here.white).astype(exact)
-    tail_dof = None if here.tail_dof is None else here.tail_dof.astype(exact)
+    tails = None if here.tails is None else here.tails.astype(exact)
 
     def one(k: PRNGKeyArray) -> Float[Array, " B"]:
         F = jnp.sqrt(h)[..., None] * here.factor(k).astype(exact)
         error = residual
         if sds is not None:
             error = residual - h * sds * jax.random.normal(jax.random.fold_in(k, 1), residual.shape, exact)
-        return low_rank_log_density(error, F, white, tail_dof)
+        return low_rank_log_density(error, F, white, tails)
 
     log_density = jax.vmap(one)(jax.random.split(key, n_samples))
     by_row, _ = over_paths(log_density, average)

@@ -3,7 +3,7 @@
 Draws at one time are moved about their mean, x ↦ m + s (x − m), in the units of the model, with a factor s for each
 column that depends on the horizon; densities are those of the moved draws. A factor is the part of an interval of 80 %
 within which 80 % of the errors lay: of forecasts from origins all over the data, so that all seasons count, times what
-forecasts of rows that their weights have not seen need more than forecasts of rows that they have.
+forecasts of rows that their weights have not seen need more than forecasts of rows that they have (`calibrating`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ COVERAGE = 0.8
 LEAST_ORIGINS = 15
 # Origins after which the errors of a column count as much as those of all columns together.
 POOLED = 80.0
-# Errors after which they count as much as the assumption that bands are right. Those of columns are correlated: √P of P
-# columns count.
-ASSUMED = 35.0
-LOWEST, HIGHEST = 0.5, 2.0
+# Windows of a band's length, side by side, after which errors count as much as the assumption that bands are right
+# (those of columns are correlated: √P of P columns count), and after which the rows that weights have not seen count as
+# much for a column by itself as for all columns together.
+ASSUMED, SHARED = 5.0, 10.0
+LOWEST, HIGHEST = 0.5, 3.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,34 +48,44 @@ def horizon_scales(
     unseen: Float[np.ndarray, "K H P"],
     seen: Float[np.ndarray, "K H P"],
     bands: Sequence[np.ndarray],
+    n_rows: int,
 ) -> HorizonScales | None:
     """The factors that ratios ask for; None where there are too few origins.
 
     A ratio is |error| over half the width of the central interval of 80 %, NaN where nothing was observed. `ratios` are
     from origins all over the data; `unseen` and `seen` are of the same rows, by weights without them and with them. The
     factor of a column in a band of horizons is the quantile of its ratios at 80 %, drawn towards that of all columns
-    together, which is drawn towards one.
+    together, which is drawn towards one: the more, the fewer windows of the band's length the n_rows rows hold. What
+    unseen rows need more is found in the same way: a trend of one series does not widen the bands of others.
     """
-    n, n_columns = len(unseen), ratios.shape[-1]
-    if n < LEAST_ORIGINS:
+    n_columns = ratios.shape[-1]
+    if len(unseen) < LEAST_ORIGINS:
         return None
-    own, errors = len(ratios) / (len(ratios) + POOLED), n * np.sqrt(n_columns)
-    scales = []
+    own, scales = len(ratios) / (len(ratios) + POOLED), []
     for band in bands:
-        cells = ratios[:, band].reshape(-1, n_columns)
-        parts = [part[:, band].ravel() for part in (ratios, unseen, seen)]
+        parts = [part[:, band].reshape(-1, n_columns) for part in (ratios, unseen, seen)]
         if not all(np.isfinite(part).any() for part in parts):
             return None
-        pooled, honest, optimistic = (np.log(_quantile(part)) for part in parts)
-        columns = [np.log(_quantile(c)) if np.isfinite(c).sum() >= LEAST_ORIGINS else pooled for c in cells.T]
-        drawn = errors / (errors + ASSUMED) * (pooled + honest - optimistic)
-        scales.append(np.exp(drawn + own * (np.array(columns) - pooled)))
+        windows = n_rows / (band[-1] + 1.0)
+        trusted = windows * np.sqrt(n_columns) / (windows * np.sqrt(n_columns) + ASSUMED)
+        (here, heres), (honest, honests), (optimistic, optimistics) = (_logs(part) for part in parts)
+        gap, gaps = honest - optimistic, honests - optimistics
+        own_gaps = windows / (windows + SHARED) * (gaps - gap)
+        scales.append(np.exp(trusted * (here + gap) + own * (heres - here) + own_gaps))
     centres = np.array([np.sqrt((band[0] + 1.0) * (band[-1] + 1.0)) for band in bands])
     return HorizonScales(centres, np.clip(np.array(scales), LOWEST, HIGHEST))
 
 
-def _quantile(ratios: Float[np.ndarray, " N"]) -> float:
-    return float(np.clip(np.nanquantile(ratios, COVERAGE), LOWEST, HIGHEST))
+def _logs(ratios: Float[np.ndarray, "N P"]) -> tuple[float, Float[np.ndarray, " P"]]:
+    """Logs of the quantiles of all ratios together and of each column; a column with few of them has that of all."""
+    together = _log_quantile(ratios.ravel())
+    has_own = np.isfinite(ratios).sum(axis=0) >= LEAST_ORIGINS
+    columns = [_log_quantile(c) if enough else together for c, enough in zip(ratios.T, has_own, strict=True)]
+    return together, np.array(columns)
+
+
+def _log_quantile(ratios: Float[np.ndarray, " N"]) -> float:
+    return float(np.log(np.clip(np.nanquantile(ratios, COVERAGE), LOWEST, HIGHEST)))
 
 
 def ratios_of(draws: Float[np.ndarray, "S N H P"], z: Float[np.ndarray, "N H P"]) -> Float[np.ndarray, "N H P"]:

@@ -10,6 +10,7 @@ from ..specs import Spec, known
 from ..wishart.specs import DiffusionSpec, Wishart, check_drift_posterior
 
 DRIFTS = ("linear+gp", "gp", "linear", "none")
+INNOVATIONS = ("gaussian", "student_t", "jumps")
 
 
 READOUTS = ("linear", "gp")
@@ -68,8 +69,9 @@ class DynamicsSpec(Spec):
 
     The state x is what is observed, or `latent`. `lags` are the rows that the step to the next one looks back at: a
     number p for 1, …, p, or chosen ones that begin with 1. `drift` says which parts μ has; `white_noise` whether Λ is
-    constant or depends on the state; `innovations` whether the noise of a step is "gaussian" or "student_t"; `step` is
-    the longest Euler step in units of time (the median gap); gaps above `max_gap` steps cut the series.
+    constant or depends on the state; `innovations` whether the noise of a step is "gaussian", "student_t", or
+    has "jumps" (found by `fit`, not trained); `step` is the longest Euler step in units of time (the median gap); gaps
+    above `max_gap` steps cut the series.
     `drift_posterior` says whether the weights of the GP drift are a point estimate or have a Gaussian posterior.
     """
 
@@ -102,7 +104,7 @@ class DynamicsSpec(Spec):
         for name, choices in (
             ("drift", DRIFTS),
             ("white_noise", ("constant", "state")),
-            ("innovations", ("gaussian", "student_t")),
+            ("innovations", INNOVATIONS),
             ("objective", ("transition", "rollout")),
         ):
             if getattr(self, name) not in choices:

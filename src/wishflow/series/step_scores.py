@@ -33,7 +33,7 @@ def _moments(
 
     def one(k: PRNGKeyArray) -> Float[Array, " N"]:
         factor = jnp.sqrt(h)[..., None] * here.factor(k)
-        return low_rank_log_density(batch.increment - h * here.drift, factor, white, here.tail_dof)
+        return low_rank_log_density(batch.increment - h * here.drift, factor, white, here.tails)
 
     # All draws at once: one after another each of them is a program of a few rows.
     densities = logsumexp(jax.vmap(one)(jax.random.split(key, n)), axis=0) - jnp.log(n)

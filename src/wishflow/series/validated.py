@@ -27,6 +27,7 @@ from ..numerics.devices import on_device, random_key
 from ..numerics.mixtures import draws_of_each, mixture_weights
 from ..numerics.parameters import Positive
 from ..numerics.scaling import Scaler
+from ..numerics.tails import Jumps
 from ..training.journal import Journal, Trained
 from ..training.loop import DIVERGED, STOPPED
 from ..training.phases import Items, Stretch, run_phases
@@ -35,14 +36,15 @@ from ..wishart.specs import ConstantDiffusion
 from . import linear_gaussian as linear
 from .autoregressive import DynamicsModel, Start, build
 from .batches import masked_batch, series_batch
+from .calibrating import Rolled, calibrated_bands, with_weights
 from .choosing import band_names, bands_of, horizon_of
 from .data.effects import series_scalers
 from .data.units import Tail, Units
-from .held_rows import LEAST_WHOLE, N_FOLDS, HeldBackSteps, Part, origins_in, parts_of, transitions_of
+from .held_rows import LEAST_WHOLE, HeldBackSteps, Part, origins_in, parts_of, transitions_of
+from .jumps import jumps_of, trained_with, with_jumps
 from .layout import Layout
-from .linear import LinearDrift
 from .members import joined
-from .recalibration import COVERAGE, LEAST_ORIGINS, HorizonScales, horizon_scales, ratios_of
+from .recalibration import COVERAGE, LEAST_ORIGINS, HorizonScales, ratios_of
 from .rolling import Origins, simulated
 from .specs import DynamicsSpec, chosen_lags
 from .step_scores import last_steps, step_scores
@@ -60,7 +62,6 @@ LEAD = 1.0
 PRIOR_ROWS = 20.0
 # Held-back steps that later rows are compared with, the latest ones.
 MOST_REFERENCE = 2000
-NORMAL_WIDTH = 1.2815515655446004
 
 
 # --- candidates --------------------------------------------------------------------------------------
@@ -165,9 +166,9 @@ def is_possible(problem: ValidatedProblem) -> bool:
     """Whether some origin has a past and a horizon to be scored on, and training has steps without the held-back."""
     lags = chosen_lags(problem.spec.lags)
     parts = parts_of(problem.units, problem.tails, problem.training.validation_fraction)
-    n_held = max(p.ends[0] - p.ends[1] for p in parts)
-    n_before = sum(max(0, p.ends[1] - max(lags)) for p in parts)
-    origins = origins_in(parts, problem.units, lags, 1, horizon_of(n_held, problem.season))
+    n_held = max(p.end - p.first for p in parts)
+    n_before = sum(max(0, p.first - max(lags)) for p in parts)
+    origins = origins_in(parts, problem.units, lags, horizon_of(n_held, problem.season))
     return origins is not None and n_before >= 10
 
 
@@ -191,9 +192,9 @@ class _Shared:
         units, lags = problem.units, chosen_lags(problem.spec.lags)
         parts = parts_of(units, problem.tails, problem.training.validation_fraction)
         rows = [p.rows for p in parts]
-        n_steps = horizon_of(max(p.ends[0] - p.ends[1] for p in parts), problem.season)
-        origins = origins_in(parts, units, lags, 1, n_steps)
-        before = linear.fitted(rows, lags, problem.tightness, [p.ends[1] for p in parts])
+        n_steps = horizon_of(max(p.end - p.first for p in parts), problem.season)
+        origins = origins_in(parts, units, lags, n_steps)
+        before = linear.fitted(rows, lags, problem.tightness, [p.first for p in parts])
         whole = linear.fitted(rows, lags, problem.tightness)
         assert origins is not None and before is not None and whole is not None
         sd = _deviations(units, problem.tails, origins.keys)
@@ -218,7 +219,7 @@ def _deviations(units: Units, tails: Mapping[Any, Tail], keys: Sequence[Any]) ->
 @dataclasses.dataclass(frozen=True)
 class _Outcome:
     """A member: what was kept of it, all its candidates, and its state before it saw the held-back rows (None: the
-    linear model).
+    linear model with Gaussian noise).
     """
 
     trained: Trained
@@ -254,20 +255,34 @@ def _trained_member(problem: ValidatedProblem, shared: _Shared, journal: Callabl
     """Train, choose, and go on with all rows."""
     spec, origins, seed = problem.spec, shared.origins, problem.seed
     scored = (origins, problem.units, shared.sd, seed)
-    trials = [trial_of("linear, constant noise", _flat_model(problem, shared.before), *scored)]
-    run = _Training(problem, shared, journal)
+    start = _jumping(_flat_model(problem, shared.before), problem, shared)
+    trials = [trial_of("linear, constant noise", start, *scored)]
+    # Noise that is trained without jumps would take on their width wherever they happened.
+    run = _Training(problem, shared, journal, start.field.jumps)
     first, best, step = run.first()
+    state = best if start.field.jumps is not None else _jumping(best, problem, shared)
     for damping in DAMPINGS if _has_gp(best) else (1.0,):
-        part = damped(best, damping) if _has_gp(best) else best
-        trials.append(trial_of(_name(spec, damping), part, *scored, damping))
+        trials.append(trial_of(_name(spec, damping), damped(state, damping), *scored, damping))
     kept = choose(trials)
     why = _reason(trials, kept, len(origins), shared.n_steps)
     if kept.damping is None:
         model = jax.tree.map(np.asarray, _flat_model(problem, shared.whole))
         trained = Trained(model, first.history, first.n_iter, f"{first.status}; {why}", _flat(spec))
-        return _Outcome(trained, table_of(trials, kept), None)
-    trained = run.rest(first, best, step, shared.whole, kept.damping, why)
-    return _Outcome(trained, table_of(trials, kept), damped(best, kept.damping) if _has_gp(best) else best)
+        state = start
+    else:
+        trained = run.rest(first, best, step, shared.whole, kept.damping, why)
+        state = damped(state, kept.damping)
+    if state.field.jumps is not None:
+        trained = trained_with(trained, state.field.jumps)
+    return _Outcome(trained, table_of(trials, kept), None if trained.spec == _flat(spec) else state)
+
+
+def _jumping(model: DynamicsModel, problem: ValidatedProblem, shared: _Shared) -> DynamicsModel:
+    """With jumps, where the held-back steps ask for them."""
+    if not problem.calibrates or problem.spec.innovations != "gaussian":
+        return model
+    jumps = jumps_of(model, shared.transitions, shared.is_held, problem.seed)
+    return model if jumps is None else with_jumps(model, jumps)
 
 
 def _flat(spec: DynamicsSpec) -> DynamicsSpec:
@@ -284,7 +299,7 @@ def _flat_model(problem: ValidatedProblem, fit: linear.LinearModel) -> DynamicsM
 
 def _state_with(state: DynamicsModel | None, problem: ValidatedProblem, fit: linear.LinearModel) -> DynamicsModel:
     """The state of a member with the linear drift of another regression."""
-    return _flat_model(problem, fit) if state is None else _with_weights(state, fit)
+    return _flat_model(problem, fit) if state is None else with_weights(state, fit)
 
 
 def _held_densities(states: Sequence[DynamicsModel], shared: _Shared, seed: int) -> Float[np.ndarray, "K N"]:
@@ -305,18 +320,13 @@ def _has_gp(model: DynamicsModel) -> bool:
 
 
 def damped(model: DynamicsModel, damping: float) -> DynamicsModel:
-    """With a part of the GP drift."""
+    """With a part of the GP drift, where there is one."""
     gp = model.field.gp
-    assert gp is not None
+    if gp is None:
+        return model
     if gp.has_posterior and damping > 0.0:  # all of a random function, not its mean alone
         return eqx.tree_at(lambda m: m.field.gp.amplitude, model, Positive.of(damping * gp.scales()))
     return eqx.tree_at(lambda m: m.field.gp.mean, model, gp.mean * damping)
-
-
-def _with_weights(model: DynamicsModel, fit: linear.LinearModel) -> DynamicsModel:
-    """With the linear drift of another regression."""
-    drift = LinearDrift.of(on_device(fit.weights), on_device(fit.constant), len(fit.lags))
-    return eqx.tree_at(lambda m: m.field.linear, model, drift)
 
 
 def _name(spec: DynamicsSpec, damping: float) -> str:
@@ -345,35 +355,16 @@ def _calibration(
     weights: Float[np.ndarray, " K"],
     shared: _Shared,
 ) -> HorizonScales | None:
-    """Factors of the bands of the mixture of trained members, or of the linear model (None), with weights of all rows.
+    """Factors of the bands of the mixture of members, or of the linear model where they are all that (None)."""
+    first, seeds = problems[0], [p.seed for p in problems]
 
-    Forecasts of the last folds, with the weights of the rows before each and with those of all rows, say how much wider
-    bands must be for rows that were not seen. (The noise of a trained model has seen the rows of the earlier folds.)
-    """
-    problem, parts, n_steps = problems[0], shared.parts, shared.n_steps
-    lags, whole = chosen_lags(problem.spec.lags), shared.whole
-
-    def ratios(fit: linear.LinearModel, origins: Origins) -> Float[np.ndarray, "N H P"]:
-        if all(state is None for state in states):
-            history = origins.histories.reshape(len(origins), max(lags), -1)[:, ::-1]
-            sd = np.sqrt(np.diagonal(fit.covariances(n_steps), axis1=1, axis2=2))
-            return np.abs(origins.z - fit.means(history, origins.u)) / (NORMAL_WIDTH * sd)
+    def draws(fit: linear.LinearModel, origins: Origins) -> Float[np.ndarray, "S N H D"]:
         models = [_state_with(state, p, fit) for state, p in zip(states, problems, strict=True)]
-        return ratios_of(_mixed_draws(models, weights, origins, [p.seed for p in problems]), origins.z)
+        return _mixed_draws(models, weights, origins, seeds)
 
-    unseen, seen = [], []
-    for k in range(1, N_FOLDS + 1):
-        fit = linear.fitted([p.rows for p in parts], lags, problem.tightness, [p.ends[k] for p in parts])
-        origins = origins_in(parts, problem.units, lags, k, n_steps)
-        if fit is not None and origins is not None:
-            unseen.append(ratios(fit, origins))
-            seen.append(ratios(whole, origins))
-    halves = [_halves(parts, side) for side in (0, 1)]
-    everywhere = [found for half in halves if (found := origins_in(half, problem.units, lags, 1, n_steps)) is not None]
-    spread = [ratios(whole, origins) for origins in everywhere]
-    return horizon_scales(
-        np.concatenate(spread or seen), np.concatenate(unseen), np.concatenate(seen), bands_of(n_steps)
-    )
+    rolled = Rolled(first.units, shared.parts, chosen_lags(first.spec.lags), first.tightness, first.season)
+    is_linear = all(state is None for state in states)
+    return calibrated_bands(rolled, None if is_linear else draws, shared.whole)
 
 
 def _mixed_draws(
@@ -385,16 +376,6 @@ def _mixed_draws(
     return np.concatenate([draws[:n] for draws, n in zip(found, counts, strict=True)])
 
 
-def _halves(parts: Sequence[Part], side: int) -> list[Part]:
-    """The parts with their first or their second half as the last fold: origins are spread over it."""
-    found = []
-    for part in parts:
-        middle, n = len(part.rows) // 2, len(part.rows)
-        ends = (middle, 0) if side == 0 else (n, middle)
-        found.append(dataclasses.replace(part, ends=ends))
-    return found
-
-
 @dataclasses.dataclass(frozen=True)
 class _Training:
     """The two stretches of training: without the held-back steps, and with all of them."""
@@ -402,13 +383,14 @@ class _Training:
     problem: ValidatedProblem
     shared: _Shared
     journal: Callable[[], Journal]
+    jumps: Jumps | None = None
 
     def items(self, has_all: bool) -> Items:
         seeds, is_held = (self.problem.seed,), self.shared.is_held
         if self.shared.counts_steps(self.problem.layout.memory):
             is_used = np.ones(len(is_held), bool) if has_all else ~is_held
             return Items(masked_batch(self.shared.transitions, is_used), np.array([int(is_used.sum())]), seeds)
-        ticks = [p.ticks if has_all else _first(p.ticks, p.ends[1]) for p in self.shared.parts]
+        ticks = [p.ticks if has_all else _first(p.ticks, p.first) for p in self.shared.parts]
         transitions, windows = scored_items([t for t in ticks if len(t.h)], self.problem.spec)
         n = (0 if transitions is None else len(transitions)) + int(windows.is_scored.sum())
         return Items(series_batch(transitions, windows), np.array([n]), seeds)
@@ -436,7 +418,8 @@ class _Training:
         held = HeldBackSteps.of(self.shared.transitions, at, self.problem.seed) if len(at) > 1 else None
         journal = self.journal()
         phase = phase_of(problem, self.items(False), held_back=held)
-        outcome = run_phases([phase], start_of(problem), journal)
+        model = start_of(problem)
+        outcome = run_phases([phase], model if self.jumps is None else with_jumps(model, self.jumps), journal)
         trained = journal.trained(outcome.models, outcome.status, [self.problem.spec])[0]
         step = np.array([self.problem.training.max_iter]) if outcome.best is None else outcome.best.step
         return trained, outcome.models, step
@@ -453,7 +436,7 @@ class _Training:
         """The rest of the schedule with all rows, from the weights of all rows on; then the GP drift is damped."""
         problem, last = self._series_problem(), None
         n_iter = self.problem.training.max_iter
-        model = _with_weights(best, whole)
+        model = with_weights(best, whole)
         if first.status != STOPPED and step[0] < n_iter:
             journal = self.journal()
             phase = phase_of(problem, self.items(True), "all rows", rest=Stretch.after(step, n_iter))
@@ -470,8 +453,7 @@ class _Training:
         elif last is not None:
             status += f"; steps with all rows {last.status} and were not taken"
         spec = self.problem.spec
-        if _has_gp(model):
-            model = damped(model, damping)
+        model = damped(model, damping)
         if damping == 0.0 and _has_gp(model):
             model = eqx.tree_at(lambda m: m.field.gp, model, None)
             spec = dataclasses.replace(spec, drift="linear")

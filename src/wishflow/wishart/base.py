@@ -10,6 +10,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from ..numerics.random import standard_normals
+from ..numerics.tails import Tails
 
 
 class FieldValues(eqx.Module):
@@ -18,8 +19,8 @@ class FieldValues(eqx.Module):
     drift: eqx.AbstractVar[Float[Array, "N D"]]
 
     @property
-    def tail_dof(self) -> Scalar | None:
-        """Degrees of freedom of Student-t noise; None: it is Gaussian."""
+    def tails(self) -> Tails:
+        """Tails of the noise; None: it is Gaussian."""
         return None
 
     @property

@@ -20,6 +20,7 @@ from ..numerics import platform
 from ..numerics.linalg import thin_product
 from ..numerics.parameters import Positive, Scaled
 from ..numerics.random import standard_normals
+from ..numerics.tails import Jumps, Tails, tail_draw, tail_variance
 from .base import AbstractField, AbstractPreparedField, DrivenValues, FieldValues, StateLayout, safe_sqrt
 from .noise import AbstractNoise, NoiseValues, PreparedNoise, checked_values
 from .white import WhiteNoise
@@ -66,8 +67,8 @@ class Coefficients(DrivenValues):
     """Drift, moments of the entries of J, L and Λ at rows; for shared columns the moments have a last axis of size one.
 
     `drift` is its mean where it has a posterior that was not drawn from; `drift_variances` are then its variances.
-    With `tail_dof` κ the whole noise of a step is scaled by √((κ − 2)/χ²_κ), one draw for all its entries: Student-t
-    noise with the same covariance.
+    With `tails` the whole noise of a step is scaled by √s, one draw for all its entries (`numerics.tails`): Student-t
+    noise, or noise with jumps, of the same covariance.
     """
 
     drift: Float[Array, "N D"]
@@ -76,7 +77,7 @@ class Coefficients(DrivenValues):
     scale: Float[Array, "D rho"]
     white_variances: Float[Array, "N D"] | None
     dof: int = eqx.field(static=True)
-    tail_dof: Scalar | None = None
+    tails: Tails = None
     drift_variances: Float[Array, "N D"] | None = None
 
     @property
@@ -107,12 +108,11 @@ class Coefficients(DrivenValues):
         return thin_product(drawn, self.scale.T) if platform.joins_products() else drawn @ self.scale.T
 
     def increment(self, key: PRNGKeyArray, dt: Scalar | Float[Array, "N 1"] | float) -> Float[Array, "N D"]:
-        """`moved`, scaled by √((κ − 2)/χ²_κ) where there is a κ."""
-        if self.tail_dof is not None:
+        """`moved`, scaled by √s where there are tails."""
+        if self.tails is not None:
             key, k_tails = jax.random.split(key)
-            shape = (self.drift.shape[0], 1)
-            chi_squared = 2.0 * jax.random.gamma(k_tails, 0.5 * self.tail_dof, shape, self.drift.dtype)
-            dt = dt * (self.tail_dof - 2.0) / chi_squared
+            draw = tail_draw(k_tails, (self.drift.shape[0], 1), self.drift.dtype, self.tails)
+            dt = dt * tail_variance(draw, self.tails)
         return super().increment(key, dt)
 
     def factor(self, key: PRNGKeyArray) -> Float[Array, "N D nu"]:
@@ -138,7 +138,7 @@ class Field(AbstractField):
     """Drift, noise and white noise on one basis.
 
     `linear` is a function of whole rows, `layout` an `AbstractLayout`. `tail_dof` are the degrees of freedom of
-    Student-t noise; None: it is Gaussian.
+    Student-t noise, `jumps` those of noise that has some, which training does not change; None of both: it is Gaussian.
     """
 
     basis: InducingBasis
@@ -148,6 +148,7 @@ class Field(AbstractField):
     white: WhiteNoise | None
     layout: Any
     tail_dof: Scaled | None = None
+    jumps: Jumps | None = None
 
     def prepare(self, dtype: DTypeLike | None = None) -> PreparedField | JoinedField:
         dtype = self.basis.Z.dtype if dtype is None else dtype
@@ -185,7 +186,7 @@ class Field(AbstractField):
         return PreparedField(
             layout=self.layout,
             white=None if self.white is None else self.white.rotated(rotation),
-            tail_dof=None if self.tail_dof is None else self.tail_dof.value.astype(dtype),
+            tails=self._tails(dtype),
             basis=basis,
             linear=self.linear,
             gp_weights=None if gp is None else rotated(gp.weights(), rotation).T.astype(dtype),
@@ -193,6 +194,11 @@ class Field(AbstractField):
             gp_variances=None if variances is None else variances.T.astype(dtype),
             gp_scales=None if gp is None or variances is None else gp.scales().astype(dtype),
         )
+
+    def _tails(self, dtype: DTypeLike) -> Tails:
+        if self.jumps is not None:
+            return jax.lax.stop_gradient(self.jumps.astype(dtype))
+        return None if self.tail_dof is None else self.tail_dof.value.astype(dtype)
 
     def _is_joined(self) -> bool:
         """Whether drift and J are found by one product: for flows, on accelerators."""
@@ -206,7 +212,7 @@ class Field(AbstractField):
         return JoinedField(
             layout=self.layout,
             white=self.white,
-            tail_dof=None,
+            tails=None,
             joined=JoinedPosterior.of(self.basis, noise.posterior, gp.weights(), dtype),
             scale=noise.scale.value.astype(dtype),
             dof=noise.dof,
@@ -230,7 +236,7 @@ class AbstractPreparedParts(AbstractPreparedField):
 
     layout: Any
     white: WhiteNoise | None
-    tail_dof: Scalar | None
+    tails: Tails
 
     def coefficients(
         self,
@@ -243,12 +249,12 @@ class AbstractPreparedParts(AbstractPreparedField):
         if noise is None:
             empty = jnp.zeros((drift.shape[0], 0, 1), drift.dtype)
             L = jnp.zeros((self.layout.dim, 0), drift.dtype)
-            return Coefficients(drift, empty, empty, L, white, 0, self.tail_dof, drift_variances)
+            return Coefficients(drift, empty, empty, L, white, 0, self.tails, drift_variances)
         drift = drift if noise.drift is None else drift + noise.drift
         if noise.diagonal is not None:
             white = noise.diagonal if white is None else white + noise.diagonal
         return Coefficients(
-            drift, noise.means, noise.variances, noise.scale, white, noise.dof, self.tail_dof, drift_variances
+            drift, noise.means, noise.variances, noise.scale, white, noise.dof, self.tails, drift_variances
         )
 
 
@@ -298,7 +304,7 @@ class PreparedField(AbstractPreparedParts):
     @property
     def n_normals(self) -> int | None:
         n = 0 if self.noise is None else self.noise.n_normals
-        if n is None or self.tail_dof is not None:
+        if n is None or self.tails is not None:
             return None
         has_diagonal = self.white is not None or (self.noise is not None and self.noise.has_diagonal)
         return n + self.layout.dim * has_diagonal

@@ -101,7 +101,7 @@ def _step_log_density(
     here = model.field.in_parts().at(X)
     F = jnp.sqrt(h)[:, None, None] * here.factor(key)
     white = here.white_over(h[:, None])
-    return low_rank_log_density(increment - h[:, None] * here.drift, F, white, here.tail_dof)
+    return low_rank_log_density(increment - h[:, None] * here.drift, F, white, here.tails)
 
 
 @compiled

@@ -12,10 +12,11 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, ndtr, ndtri
-from jaxtyping import Array, Float, Int, PRNGKeyArray, Scalar
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ...numerics.devices import compiled
-from ...numerics.linalg import elliptical_log_density, small_whitener
+from ...numerics.linalg import small_whitener
+from ...numerics.tails import Tails, elliptical_log_density, tail_draw, tail_variance
 from ..autoregressive import DynamicsModel
 
 # Below it the inverse of Φ is without bound.
@@ -39,7 +40,7 @@ def step_log_density(
     here = model.field.in_parts().at(X)
     F, white = here.factor(k_noise), here.white_over(h[:, None])
     covariance = h[:, None, None] * F @ jnp.swapaxes(F, -1, -2) + white[..., None] * jnp.eye(white.shape[1])
-    return log_density(k_limits, increment - h[:, None] * here.drift, covariance, side, here.tail_dof)
+    return log_density(k_limits, increment - h[:, None] * here.drift, covariance, side, here.tails)
 
 
 def log_density(
@@ -47,12 +48,12 @@ def log_density(
     r: Float[Array, "N D"],
     covariance: Float[Array, "N D D"],
     side: Int[Array, "N D"],
-    dof: Scalar | float | None = None,
+    tails: Tails | float = None,
 ) -> Float[Array, " N"]:
     """Log density of r with mean zero, where `side` is 0; the probability of what is beyond r on that side elsewhere.
 
-    Gaussian, or Student-t with this covariance: r = sε with s² = (κ − 2)/χ²_κ. Columns at limits come last. Given the n
-    others, whose r have the squared length q, s² is (κ − 2 + q)/χ²_{κ+n}.
+    Gaussian, or with heavier tails and this covariance: r = √s ε. Columns at limits come last. Given the n others,
+    whose r have the squared length q, s is drawn by `tail_variance`.
     """
     order = jnp.argsort(side != 0, axis=1, stable=True)
     r, side = (jnp.take_along_axis(x, order, axis=1) for x in (r, side))
@@ -63,14 +64,14 @@ def log_density(
     k_tails, k_columns = jax.random.split(key)
     is_free = side == 0
     n_free = jnp.sum(is_free, axis=1)
-    tails = None if dof is None else jax.random.gamma(k_tails, 0.5 * (dof + n_free), (len(r),), r.dtype)
+    draw = None if tails is None else tail_draw(k_tails, (len(r),), r.dtype, tails, n_free)
     uniform = jax.random.uniform(k_columns, r.shape, r.dtype)
 
     def column(carry: tuple[Array, Array], inputs: tuple[Array, ...]) -> tuple[tuple[Array, Array], Array]:
-        """`e` has the noise of the columns before this one, times s; `q` its squared length, of free ones."""
+        """`e` has the noise of the columns before this one, times √s; `q` its squared length, of free ones."""
         e, q = carry
         j, row, r, side, u = inputs
-        scale = 1.0 if dof is None or tails is None else jnp.sqrt((dof - 2.0 + q) / (2.0 * tails))
+        scale = 1.0 if tails is None or draw is None else jnp.sqrt(tail_variance(draw, tails, q, n_free))
         diagonal = jnp.take_along_axis(row, jnp.broadcast_to(j, (len(row), 1)), axis=1)[:, 0]
         z = (r - jnp.sum(row * e, axis=1)) / diagonal
         bound = -side * z / scale
@@ -82,4 +83,4 @@ def log_density(
     columns = (jnp.arange(r.shape[1]), jnp.swapaxes(L, 0, 1), r.T, side.T, uniform.T)
     (_, squares), log_masses = jax.lax.scan(column, (jnp.zeros_like(r), jnp.zeros(len(r), r.dtype)), columns)
     log_det = 2.0 * jnp.sum(jnp.where(is_free, jnp.log(jnp.diagonal(L, axis1=1, axis2=2)), 0.0), axis=1)
-    return elliptical_log_density(squares, log_det, n_free, dof) + jnp.sum(log_masses, axis=0)
+    return elliptical_log_density(squares, log_det, n_free, tails) + jnp.sum(log_masses, axis=0)
