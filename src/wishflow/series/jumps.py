@@ -23,7 +23,7 @@ from .autoregressive import DynamicsModel
 from .held_rows import HeldBackSteps
 from .windows import Transitions
 
-SHARES = (0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3)
+SHARES = (0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.07, 0.1)
 WIDTHS = (2.0, 2.5, 3.0, 4.0, 5.0, 6.5, 8.0, 12.0)
 # Jumps are found with a probability of at most this where the law without them is right.
 LEVEL = 0.01

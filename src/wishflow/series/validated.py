@@ -27,7 +27,6 @@ from ..numerics.devices import on_device, random_key
 from ..numerics.mixtures import draws_of_each, mixture_weights
 from ..numerics.parameters import Positive
 from ..numerics.scaling import Scaler
-from ..numerics.tails import Jumps
 from ..training.journal import Journal, Trained
 from ..training.loop import DIVERGED, STOPPED
 from ..training.phases import Items, Stretch, run_phases
@@ -257,10 +256,10 @@ def _trained_member(problem: ValidatedProblem, shared: _Shared, journal: Callabl
     scored = (origins, problem.units, shared.sd, seed)
     start = _jumping(_flat_model(problem, shared.before), problem, shared)
     trials = [trial_of("linear, constant noise", start, *scored)]
-    # Noise that is trained without jumps would take on their width wherever they happened.
-    run = _Training(problem, shared, journal, start.field.jumps)
+    # Jumps are what is left: those of the linear model may be noise that depends on the state.
+    run = _Training(problem, shared, journal)
     first, best, step = run.first()
-    state = best if start.field.jumps is not None else _jumping(best, problem, shared)
+    state = _jumping(best, problem, shared)
     for damping in DAMPINGS if _has_gp(best) else (1.0,):
         trials.append(trial_of(_name(spec, damping), damped(state, damping), *scored, damping))
     kept = choose(trials)
@@ -383,7 +382,6 @@ class _Training:
     problem: ValidatedProblem
     shared: _Shared
     journal: Callable[[], Journal]
-    jumps: Jumps | None = None
 
     def items(self, has_all: bool) -> Items:
         seeds, is_held = (self.problem.seed,), self.shared.is_held
@@ -418,8 +416,7 @@ class _Training:
         held = HeldBackSteps.of(self.shared.transitions, at, self.problem.seed) if len(at) > 1 else None
         journal = self.journal()
         phase = phase_of(problem, self.items(False), held_back=held)
-        model = start_of(problem)
-        outcome = run_phases([phase], model if self.jumps is None else with_jumps(model, self.jumps), journal)
+        outcome = run_phases([phase], start_of(problem), journal)
         trained = journal.trained(outcome.models, outcome.status, [self.problem.spec])[0]
         step = np.array([self.problem.training.max_iter]) if outcome.best is None else outcome.best.step
         return trained, outcome.models, step

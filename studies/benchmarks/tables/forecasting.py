@@ -48,7 +48,8 @@ def default_table() -> str:
     rows = {}
     for name, cells in found.items():
         ours = cells[OURS]
-        crps = {label: _numbers(cells[label]["crps"]) for label in [*BASELINES, f"{OURS}"] if label in cells}
+        labels = [*BASELINES, OURS]
+        crps = {label: _numbers(cells[label]["crps"]) if label in cells else "–" for label in labels}
         rows[name.replace("_", " ")] = {
             "steps": "/".join(map(str, ours["horizons"])),
             **crps,
