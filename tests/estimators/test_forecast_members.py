@@ -12,6 +12,7 @@ from wishflow.errors import OptionError
 from wishflow.numerics.mixtures import draws_of_each, mixture_weights
 from wishflow.series.rolling import Origins
 from wishflow.series.rolling import simulated as simulated_from
+from wishflow.series.running.mixture import MixedRunner
 from wishflow.series.validated import _mixed_draws
 
 SMALL = {"n_inducing": 8, "max_iter": 10, "rank": 2, "n_train_samples": 2, "lags": 1, "calendar": False}
@@ -193,3 +194,17 @@ def test_paths_within_limits_are_mixed(y):
     draws = model.forecast(30, n_draws=50).samples.values
     low, high = y.iloc[:60].min().to_numpy(), y.iloc[:60].max().to_numpy()
     assert (draws >= low - 1e-9).all() and (draws <= high + 1e-9).all()
+
+
+def test_given_cells_and_intervals_of_correlations_are_those_of_the_mixture(equal, y):
+    given = np.full((3, 2), np.nan)
+    given[1, 0] = y.iloc[60, 0]
+    found = equal.forecast(3, n_draws=20, given=given)
+    assert (found.samples.values[:, 1, 0] == given[1, 0]).all()
+    ends = equal.correlation_interval(y.iloc[:60], coverage=0.8, n_draws=40)
+    assert (ends[0] <= ends[1] + 1e-12).all()
+    # Two members of one law have its quantiles.
+    runner, ticks = equal._runner().runners[0], equal.units_.ticks(next(iter(equal.tails_.values())))[-1]
+    twice = MixedRunner([runner, runner], np.array([0.5, 0.5]))
+    pair, one = (r.correlation_quantiles(ticks, (0.1, 0.9), 400, 0) for r in (twice, runner))
+    np.testing.assert_allclose(pair, one, atol=0.15)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 from jaxtyping import Float
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -35,6 +34,7 @@ from .fitting import FitTask, train
 from .forecast import Forecast
 from .forecast_frames import ForecastFrames
 from .members import Member, joined, status_of
+from .noise_frames import NoiseFrames, read_covariates
 from .presets import SERIES_PRESETS
 from .recalibration import Moved
 from .running import runner_of
@@ -48,7 +48,7 @@ from .validated import Validated
 from .windows import Series, value_range
 
 
-class WishartForecaster(ForecastFrames, BaseEstimator):
+class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
     """An SDE with Wishart noise for multivariate time series: irregular stamps, missing values, joint forecasts.
 
     Options that are "auto" are chosen in `fit`: lags, calendar and transform by rolled forecasts of linear models over
@@ -194,7 +194,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         checks.verbosity(self.verbose)
         if self.calibrate not in ("auto", None):
             raise OptionError(f"calibrate={self.calibrate!r} given; expected 'auto' or None.")
-        covariates = _read_covariates(X)
+        covariates = read_covariates(X)
         fraction = checks.fraction("validation_fraction", self.validation_fraction)
         n_members = checks.positive_int("n_members", self.n_members)
         size = checks.whole_number("reservoir_size", self.reservoir_size, 0, updating.MOST_RESERVOIR)
@@ -341,7 +341,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         check_is_fitted(self, "model_")
         n_draws = checks.positive_int("n_draws", n_draws)
         seed = self.seed_ if random_state is None else checks.any_seed(random_state)
-        covariates = self.units_.covariates(_read_covariates(X))
+        covariates = self.units_.covariates(read_covariates(X))
         fh = self.fh_ if fh is None else fh
         scenarios = of_series(given, list(self.tails_))
         found = {}
@@ -388,7 +388,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         not there in `fit`.
         """
         panel = self._read(y)
-        tails = self._with_past(panel, _read_covariates(X))
+        tails = self._with_past(panel, read_covariates(X))
         scores = {key: _counted_once(self._log_prob(key, tail)[at], at) for key, (tail, at) in tails.items()}
         found = {key: pd.Series(values, index=panel.tables[key].index) for key, values in scores.items()}
         names = named_as(panel.names, self.units_.index_names)
@@ -432,7 +432,7 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
         """
         trains, was_due = checks.flag("update_params", update_params), self.refit_due_
         panel = self._read(y)
-        admitted = further_rows(self.units_, panel, _read_covariates(X), self.tails_)
+        admitted = further_rows(self.units_, panel, read_covariates(X), self.tails_)
         self.units_.check_data(panel)
         new = {key: tail for key, (tail, _) in admitted.items()}
         tails, kept = updating.merged(self.units_, self.tails_, new), getattr(self, "reservoir_", None)
@@ -521,58 +521,6 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
             "limits_": self.limits_ if limits is None or self.limits_ is None else limits_with(self.limits_, limits),
         }
 
-    def covariance(self, y: Any, X: Any = None) -> Any:
-        """Σ̄ + Λ at each row of y: a rate per unit of time in the units of y, (time, variable, variable_2).
-
-        With a transform it is the rate of the increments of y to first order. Holes are filled by the filter's mean.
-        """
-        panel = self._read(y)
-        found = {}
-        for key, (tail, of_row) in further_rows(self.units_, panel, _read_covariates(X), self.tails_).items():
-            rates, times = self._covariances(key, tail)[of_row], panel.tables[key].index.rename("time")
-            coordinates = {"time": times, "variable": self._names(), "variable_2": self._names()}
-            found[key] = xr.DataArray(rates, coordinates, dims=("time", "variable", "variable_2"))
-        return found if self.is_panel_ else found[ONLY]
-
-    def _covariances(self, key: Any, tail: Tail) -> Float[np.ndarray, "T P P"]:
-        dim, units = len(self.columns_), self.units_.of_series(key)
-        rates = np.full((len(tail.index), dim, dim), np.nan)
-        for ticks in units.ticks(tail):
-            is_row = ticks.row >= 0
-            values, rate = self._runner(key).covariances(ticks)
-            slope = units.slope(units.inverse(values[is_row]))
-            rates[ticks.row[is_row]] = rate[is_row] * slope[:, :, None] * slope[:, None, :]
-        return rates
-
-    def correlation(self, y: Any, X: Any = None) -> Any:
-        """The correlations of `covariance`."""
-        found = self.covariance(y, X)
-        return {k: _correlation(v) for k, v in found.items()} if self.is_panel_ else _correlation(found)
-
-    def correlation_interval(
-        self, y: Any, X: Any = None, coverage: float = 0.9, n_draws: int = 200
-    ) -> tuple[xr.DataArray, xr.DataArray]:
-        """Lower and upper ends of the central intervals of the correlations at each row of one series y.
-
-        They are quantiles over `n_draws` draws of J from its posterior at the row, all other parameters fixed; where
-        the noise is constant both ends are the correlation itself. Shapes are those of `correlation`.
-        """
-        level = checks.level("coverage", coverage, "ask for one at a time")
-        panel = self._read(y)
-        if panel.is_panel:
-            raise OptionError("y is a panel; expected one series: pass the rows of one, {id: y[id]} to `correlation`.")
-        n_draws, ends = checks.positive_int("n_draws", n_draws), (0.5 - level / 2, 0.5 + level / 2)
-        tail, of_row = further_rows(self.units_, panel, _read_covariates(X), self.tails_)[ONLY]
-        dim, runner = len(self.columns_), self._runner()
-        found = np.full((len(tail.index), 2, dim, dim), np.nan)
-        for ticks in self.units_.ticks(tail):
-            is_row = ticks.row >= 0
-            found[ticks.row[is_row]] = runner.correlation_quantiles(ticks, ends, n_draws, self.seed_)[is_row]
-        times = panel.tables[ONLY].index.rename("time")
-        coordinates = {"time": times, "variable": self._names(), "variable_2": self._names()}
-        low, high = (xr.DataArray(found[of_row, i], coordinates, ("time", "variable", "variable_2")) for i in (0, 1))
-        return low, high
-
     def report(self, path: str | Path, y: Any = None, fh: Any = None, scores: Any = None) -> Path:
         """Write what was trained, and on request forecasts, correlations and scores, to one HTML file.
 
@@ -601,12 +549,3 @@ class WishartForecaster(ForecastFrames, BaseEstimator):
 def _counted_once(scores: np.ndarray, at: np.ndarray) -> np.ndarray:
     """The score of each step at the last of its rows, NaN at the others, so that a sum counts it once."""
     return np.where(np.append(at[1:] == at[:-1], False), np.nan, scores)
-
-
-def _read_covariates(X: Any) -> Panel | None:
-    return None if X is None else read(X, "X")
-
-
-def _correlation(rate: xr.DataArray) -> xr.DataArray:
-    sd = np.sqrt(np.diagonal(rate.values, axis1=1, axis2=2))
-    return rate / (sd[:, :, None] * sd[:, None, :])

@@ -54,10 +54,11 @@ def parts_of(units: Units, tails: Mapping[Any, Tail], fraction: float) -> list[P
             row = np.minimum.accumulate(row[::-1])[::-1]  # a tick between rows belongs to the next of them
             found.append(ticks)
             keys.append(key)
-            cuts.append(tuple(int(at) for at in np.searchsorted(row, [n - held, n])))
+            first, end = np.searchsorted(row, [n - held, n])
+            cuts.append((int(first), int(end)))
     values = causally_filled([ticks.y for ticks in found])
     rows = [linear.Stretch(z, ~np.isnan(t.y), t.u) for z, t in zip(values, found, strict=True)]
-    return [Part(t, r, *cut, key) for t, r, cut, key in zip(found, rows, cuts, keys, strict=True)]
+    return [Part(t, r, a, b, key) for t, r, (a, b), key in zip(found, rows, cuts, keys, strict=True)]
 
 
 def origins_in(parts: Sequence[Part], units: Units, lags: tuple[int, ...], n_steps: int) -> Origins | None:

@@ -13,6 +13,9 @@ from ..windows import Ticks
 from .base import AbstractRunner
 from .scenarios import Scenario
 
+# Quantiles that stand for a member in the quantiles of the mixture.
+N_QUANTILES = 50
+
 
 def member_seed(seed: int, k: int) -> int:
     """The seed of member k; that of the first is the seed itself."""
@@ -100,6 +103,19 @@ class MixedRunner(AbstractRunner):
         """Weighted means: over short steps the covariance of a mixture is the mean of those of its members."""
         values, rates = zip(*(runner.covariances(ticks) for runner in self.runners), strict=True)
         return np.tensordot(self.weights, np.stack(values), 1), np.tensordot(self.weights, np.stack(rates), 1)
+
+    def correlation_quantiles(
+        self, ticks: Ticks, levels: tuple[float, ...], n_draws: int, seed: int
+    ) -> Float[np.ndarray, "T L P P"]:
+        """Quantiles of the mixture, each member being there with N_QUANTILES of its own."""
+        own = tuple((np.arange(N_QUANTILES) + 0.5) / N_QUANTILES)
+        each = [r.correlation_quantiles(ticks, own, n_draws, member_seed(seed, k)) for k, r in enumerate(self.runners)]
+        values = np.concatenate(each, axis=1)
+        order = np.argsort(values, axis=1)
+        mass = np.repeat(self.weights / self.weights.sum(), N_QUANTILES)[order] / N_QUANTILES
+        below, found = np.cumsum(mass, axis=1), np.take_along_axis(values, order, axis=1)
+        at = [np.argmax(below >= level - 1e-9, axis=1)[:, None] for level in levels]
+        return np.concatenate([np.take_along_axis(found, i, axis=1) for i in at], axis=1)
 
     @staticmethod
     def _mixed(each: Sequence[np.ndarray], weights: Float[np.ndarray, " K"]) -> np.ndarray:
