@@ -15,22 +15,102 @@ except ImportError as error:
 
 
 class WishartForecaster(BaseForecaster):
-    """`wishflow.WishartForecaster` with the interface of sktime; the parameters are the same.
+    """`wishflow.WishartForecaster` with the interface of sktime.
 
-    Point forecasts, intervals, quantiles, variances and distributions are all those of the same joint sample paths.
-    Horizons lie after the end of the data; irregular stamps need one with a frequency, such as
-    `ForecastingHorizon([1, 2], freq="h")`. X is known in advance: it has a row for each step up to the end of the
-    horizon, without NaN; y may hold NaN. Each series of a panel has a model of its own. `forecaster_` is the fitted
-    `wishflow.WishartForecaster`, which gives the paths themselves (`forecast`), log densities and covariances.
+    The parameters are those of `wishflow.WishartForecaster`, whose documentation says more about each of them.
+
+    Parameters
+    ----------
+    drift : {"linear+gp", "gp", "linear", "none"}, default="linear+gp"
+        Parts of the drift.
+    diffusion : str or DiffusionSpec, default="wishart"
+        Noise: "wishart", "gp", "constant", "diagonal", "none", or a spec.
+    white_noise : {"auto", "constant", "state"}, default="auto"
+        Whether the diagonal noise beside the diffusion is constant or depends on the state.
+    innovations : {"gaussian", "student_t"}, default="gaussian"
+        Law of the noise of a step.
+    rank : int, "auto" or None, default="auto"
+        Rank of the diffusion "wishart".
+    columns : {"independent", "shared"}, default="independent"
+        Whether the columns of J in the diffusion "wishart" have posteriors of their own or share one.
+    latent_dim : int, Latent or None, default=None
+        Dimensions of a latent state. None: the series is the state itself.
+    lags : int, tuple of int or "auto", default="auto"
+        Rows that a step looks back at.
+    calendar : bool, "seasonal" or "auto", default="auto"
+        Whether harmonics of day, week and year are inputs.
+    freq : str, offset, number or None, default=None
+        Frequency of a regular grid. None: it is inferred from the stamps.
+    transform : str, transformer, dict, "auto" or None, default="auto"
+        Transform of the columns before the model sees them.
+    objective : {"transition", "rollout"}, default="transition"
+        Whether single steps or free simulations are scored in training.
+    kernel : str or KernelSpec, default="rbf"
+        Kernel of the Gaussian processes.
+    n_inducing : int or "auto", default="auto"
+        Number of inducing points.
+    step : float, default=1.0
+        The longest Euler step, in units of time.
+    max_gap : int, default=24
+        Gaps above this number of steps cut the series.
+    limits : float or None, default=None
+        How far simulated paths may leave the range of the data, as a share of that range. None: anywhere.
+    preset : {"fast", "paper"} or TrainingSpec, default="fast"
+        How the model is trained. Options that are None come from it.
+    max_iter : int, "auto" or None, default="auto"
+        The most iterations.
+    batch_size : int, optional
+        Steps, or windows of rows, of a batch.
+    learning_rate : float or callable, optional
+        Learning rate of Adam, or an optax schedule.
+    tol : float, optional
+        Least rise of the objective, in nats per row, for training to continue.
+    n_train_samples : int, optional
+        Draws of the diffusion for each step in training.
+    path_average : {"log", "density"}, optional
+        What is averaged over these draws.
+    random_state : int, RandomState or None, default=None
+        Seed of initialisation, training and forecasts. None means 0.
+    callbacks : Callback or list of Callback, optional
+        Callbacks of training.
+    verbose : int, default=0
+        0 is silent, 1 shows progress and says what was inferred and chosen.
+    drift_posterior : {"point", "gaussian"}, default="point"
+        Whether the weights of the GP drift are a point estimate or have a posterior.
+    validation_fraction : float, default=0.1
+        Part of the rows, the last ones, that is held back to choose options and to decide what is kept.
+    calibrate : {"auto", None}, default="auto"
+        Whether forecasts are recalibrated, and Gaussian noise may get jumps, by held-back rows.
+    n_members : int, default=1
+        How many models are trained and mixed.
+    reservoir_size : int, default=4096
+        How many rows of the past are kept for updates of the parameters.
+
+    Attributes
+    ----------
+    forecaster_ : wishflow.WishartForecaster
+        The fitted forecaster, which gives the sample paths themselves (`forecast`), log densities and covariances.
+
+    See Also
+    --------
+    wishflow.WishartForecaster : The forecaster itself.
+
+    Notes
+    -----
+    Point forecasts, intervals, quantiles, variances and distributions all come from the same joint sample paths.
+
+    Horizons lie after the end of the data. Irregular stamps need a horizon with a frequency, such as
+    `ForecastingHorizon([1, 2], freq="h")`.
+
+    X is known in advance: it has a row for each step up to the end of the horizon, without NaN. y may hold NaN. Each
+    series of a panel has a model of its own.
 
     Examples
     --------
     >>> from sktime.datasets import load_longley
     >>> from wishflow.sktime import WishartForecaster
     >>> y, _ = load_longley()
-    >>> forecaster = WishartForecaster(rank=1, n_inducing=5, max_iter=3, validation_fraction=0)
-    >>> forecaster.fit(y, fh=[1, 2])
-    WishartForecaster(...)
+    >>> forecaster = WishartForecaster(rank=1, n_inducing=5, max_iter=3, validation_fraction=0).fit(y, fh=[1, 2])
     >>> forecaster.predict_interval(coverage=0.8).shape
     (2, 2)
     """
@@ -136,7 +216,7 @@ class WishartForecaster(BaseForecaster):
         return self
 
     def _update(self, y: pd.DataFrame, X: pd.DataFrame | None = None, update_params: bool = True) -> WishartForecaster:
-        """Condition on the new rows; with `update_params` also go on training."""
+        """Condition on the new rows; with `update_params` also continue training."""
         self.forecaster_.update(y, X, update_params=update_params)
         return self
 
@@ -172,6 +252,17 @@ class WishartForecaster(BaseForecaster):
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
-        """Small models for sktime's own checks."""
+        """Return small models for sktime's own checks.
+
+        Parameters
+        ----------
+        parameter_set : str, default="default"
+            Name of a set of parameters, which has no effect.
+
+        Returns
+        -------
+        list of dict
+            Parameters of each model.
+        """
         small = {"n_inducing": 5, "max_iter": 3, "rank": 1, "n_train_samples": 1, "validation_fraction": 0}
         return [small, {**small, "drift": "linear", "diffusion": "diagonal", "lags": 2}]

@@ -1,4 +1,4 @@
-"""Rolling evaluation: fit once, then forecast from origin after origin and score what came."""
+"""Rolling evaluation: fit once, then forecast from origin after origin and score the rows that were observed."""
 
 from __future__ import annotations
 
@@ -37,22 +37,75 @@ def backtest(
     n_densities: int | None = None,
     verbose: int = 0,
 ) -> xr.Dataset:
-    """Scores by origin and horizon: "crps" and "covered" for each variable, the others for each time.
+    """Score forecasts from many origins against the rows that were observed.
 
-    "energy" is the energy score, "variogram" the variogram score of order ½, "log_density" the mixture's,
-    "log_density_moments" that of a Gaussian with the moments of the draws (absent where there are too few draws for
-    it). `fh` counts steps, as in `forecast`: an int, a list, or a time span such as "48h".
+    The forecaster is fitted once. At each origin it is conditioned on all rows before it and forecasts the horizon.
 
-    The forecaster is fitted to the rows before `initial` (a number of rows, a stamp, or a share; 70 % by default)
-    unless it is fitted already; then origins follow every `step` rows (the longest horizon by default), and at each the
-    forecaster is conditioned on all rows before it. Cells that were not observed have no score (NaN). `n_densities`
-    limits log densities, which cost most, to the first horizons. Any object with `fit`, `update`, `forecast` and `end_`
-    can be rolled. `verbose=1` shows how many origins are done, and the time left.
+    Parameters
+    ----------
+    forecaster : WishartForecaster or object
+        The forecaster, fitted or not; it is copied. Any object with `fit`, `update`, `forecast` and `end_` can be used.
+        One that is fitted already, to rows before `initial`, is not fitted again.
+    y : DataFrame, Series or dict
+        The series, or a panel: a dict of frames by id, or a frame with a MultiIndex (id, time).
+    X : DataFrame or dict, optional
+        Covariates, at all rows of y.
+    fh : int, list of int or str, default=24
+        The horizon, as in `forecast`: a number of steps, a list of steps, or a time span such as "48h".
+    initial : int, float or stamp, optional
+        The rows to fit to: their number, their share, or the first stamp after them. By default 70 % of the rows.
+    step : int, optional
+        Rows from one origin to the next. By default the longest horizon.
+    n_draws : int, default=500
+        Paths of each forecast.
+    coverage : float, default=0.8
+        Coverage of the intervals that are scored.
+    n_densities : int, optional
+        Log densities, which cost most, are computed for this number of horizons, the first ones. By default for all.
+    verbose : int, default=0
+        0 is silent, 1 shows how many origins are done, and the time left.
 
-    Of a panel (a dict of frames, or a frame with a MultiIndex) all series are fitted together, up to one stamp:
-    `initial` counts the stamps of all series together. Each series is then rolled over its own rows, its forecasts
-    conditioned on its own past, and the scores have a further dimension "series" in front, with NaN at origins that a
-    series does not have. A series that begins later is forecast from its second row on.
+    Returns
+    -------
+    Dataset
+        Scores by "origin" and "horizon". Values that were not observed have no score (NaN). See Notes.
+
+    Raises
+    ------
+    OptionError
+        If no origin leaves rows to score, `fh` holds stamps, the forecaster has seen rows after the first origin, or it
+        was fitted to one series and `y` is a panel, or the reverse.
+
+    See Also
+    --------
+    WishartForecaster : The forecaster.
+    wishflow.metrics : The scores.
+
+    Notes
+    -----
+    For each variable there are "crps" and "covered", whether the value lies in the central interval. For each time
+    there are "energy", the energy score; "variogram", the variogram score of order ½; "log_density", that of the
+    mixture (`Forecast.log_prob`); and "log_density_moments", that of a Gaussian with the moments of the draws. The last
+    one is absent where there are too few draws for it.
+
+    Panels: all series are fitted together, up to one stamp; `initial` counts the stamps of all series together. Each
+    series is then forecast from its own origins, conditioned on its own past. The scores have a further dimension
+    "series" in front, with NaN at origins that a series does not have. A series that begins later is forecast from its
+    second row on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> import wishflow as wf
+    >>> index = pd.date_range("2024-01-01", periods=40, freq="h")
+    >>> walks = np.random.default_rng(0).normal(size=(40, 2)).cumsum(axis=0)
+    >>> y = pd.DataFrame(walks, index, columns=["a", "b"])
+    >>> forecaster = wf.WishartForecaster(rank=1, n_inducing=5, max_iter=3, validation_fraction=0)
+    >>> scores = wf.backtest(forecaster, y, fh=2, initial=34, n_draws=50)
+    >>> dict(scores["crps"].sizes)
+    {'origin': 3, 'horizon': 2, 'variable': 2}
+    >>> by_horizon = scores["crps"].mean(("origin", "variable"))
     """
     panel = read(y, "y")
     frames = {key: pd.DataFrame(t.values, t.index, panel.columns) for key, t in panel.tables.items()}
@@ -213,7 +266,7 @@ def _place(index: pd.Index, stamp: Any) -> int:
 def _scores(
     found: Forecast, values: Float[np.ndarray, "T P"], n_draws: int, coverage: float, n_densities: int | None
 ) -> dict[str, np.ndarray]:
-    """Scores of one forecast, given what came at its stamps."""
+    """Scores of one forecast, given the observed values at its stamps."""
     samples = found.samples.values
     is_there = ~np.isnan(values)
     filled = np.where(is_there, values, 0.0)

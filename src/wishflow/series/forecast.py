@@ -1,4 +1,4 @@
-"""The result of a forecast: joint sample paths in the units and time zone of the data, and what follows from them."""
+"""The result of a forecast: joint sample paths in the units and time zone of the data, and summaries of them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,62 @@ from .data.interchange import as_inference_data, draws_as_dataset
 
 
 class Forecast:
-    """Joint sample paths, (draw, time, variable); means, quantiles and covariances are those of the draws.
+    """Joint sample paths over a horizon, with their means, quantiles, covariances and log densities.
 
-    `log_prob` integrates the last step analytically: a mixture of the model's transition densities over the draws.
-    `given` has the cells that the forecast was told, NaN elsewhere; None where it was told none.
+    `WishartForecaster.forecast` returns it. Means, quantiles and covariances are those of the draws.
+
+    Parameters
+    ----------
+    samples : ndarray of shape (S, T, P)
+        Draws, by draw, time and variable.
+    index : Index
+        The T times.
+    columns : Index
+        Names of the P variables.
+    log_density : callable, optional
+        Function from values (T, P) to the log density of each time. Without it `log_prob` has `kind="moments"` only.
+    given : ndarray of shape (T, P), optional
+        Cells that the draws are conditioned on, NaN elsewhere.
+
+    Attributes
+    ----------
+    samples : DataArray
+        The draws, (draw, time, variable).
+    index : Index
+        The times.
+    columns : Index
+        Names of the variables.
+    given : DataFrame or None
+        Cells that the draws are conditioned on, NaN elsewhere. None where there are none.
+    mean : DataFrame
+        Mean of each variable at each time.
+    covariance : DataArray
+        Covariances between variables at each time.
+    correlation : DataArray
+        Correlations between variables at each time.
+
+    See Also
+    --------
+    WishartForecaster : Makes forecasts.
+    wishflow.metrics : Scores of draws.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> import wishflow as wf
+    >>> draws = np.random.default_rng(0).normal(size=(200, 3, 2))
+    >>> index = pd.date_range("2024-01-01", periods=3, freq="h")
+    >>> forecast = wf.Forecast(draws, index, pd.Index(["a", "b"]))
+    >>> forecast.mean.shape
+    (3, 2)
+    >>> low, high = forecast.interval(0.8)
+    >>> bool((low < high).all(axis=None))
+    True
+    >>> forecast.correlation.shape
+    (3, 2, 2)
+    >>> forecast.log_prob(np.zeros((3, 2)), kind="moments").shape
+    (3,)
     """
 
     def __init__(
@@ -44,6 +96,7 @@ class Forecast:
 
     @property
     def mean(self) -> pd.DataFrame:
+        """Mean of each variable at each time."""
         return self._frame(self.samples.values.mean(axis=0))
 
     @property
@@ -56,23 +109,78 @@ class Forecast:
         return xr.DataArray(values, coordinates, dims=("time", "variable", "variable_2"))
 
     def quantile(self, q: float) -> pd.DataFrame:
-        """The quantile of each variable at each time."""
+        """Return a quantile of each variable at each time.
+
+        Parameters
+        ----------
+        q : float
+            Probability, strictly between 0 and 1.
+
+        Returns
+        -------
+        DataFrame
+            The quantiles, a row for each time and a column for each variable.
+
+        Raises
+        ------
+        OptionError
+            If `q` is not between 0 and 1.
+        """
         if not 0.0 < q < 1.0:
             raise OptionError(f"q={q!r} given; expected a probability strictly between 0 and 1.")
         return self._frame(np.quantile(self.samples.values, q, axis=0))
 
     def interval(self, coverage: float = 0.9) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Lower and upper end of the central interval."""
+        """Return the central interval of each variable at each time.
+
+        Parameters
+        ----------
+        coverage : float, default=0.9
+            Probability inside the interval, strictly between 0 and 1.
+
+        Returns
+        -------
+        low : DataFrame
+            Lower ends, the quantiles at ½ − coverage/2.
+        high : DataFrame
+            Upper ends, the quantiles at ½ + coverage/2.
+
+        Raises
+        ------
+        OptionError
+            If `coverage` is not between 0 and 1.
+        """
         if not 0.0 < coverage < 1.0:
             raise OptionError(f"coverage={coverage!r} given; expected a probability strictly between 0 and 1.")
         return self.quantile(0.5 - coverage / 2), self.quantile(0.5 + coverage / 2)
 
     def log_prob(self, y: Any, kind: str = "mixture") -> pd.Series:
-        """Log density of what came, joint over variables, for each time; complete rows only (NaN elsewhere).
+        """Return the log density of observed values at each time, joint over variables.
 
-        kind: "mixture" of the model's transition densities over the draws, or "moments", a Gaussian with mean and
-        covariance of the draws. Columns of a frame are found by their names, and its rows by their stamps. A forecast
-        with given cells has "moments" alone, of the cells of each time that were free (0 where there is none).
+        Parameters
+        ----------
+        y : DataFrame, Series or array of shape (T, P)
+            Observed values. Columns of a frame are found by their names, and its rows by their stamps.
+        kind : {"mixture", "moments"}, default="mixture"
+            "mixture" is the mean of the model's transition densities over the draws: the last step is integrated
+            analytically. "moments" is a Gaussian with mean and covariance of the draws.
+
+        Returns
+        -------
+        Series
+            A log density for each time. NaN where a value of the row is missing.
+
+        Raises
+        ------
+        OptionError
+            If `kind` is not known, or is "mixture" for a forecast that holds draws alone, such as one with given cells.
+        DataError
+            If `y` has another shape or other columns than the forecast.
+
+        Notes
+        -----
+        A forecast with given cells has "moments" only. The density is then that of the cells of each time that were
+        free, and 0 where there is none.
         """
         values = self._values(y)
         if kind == "moments":
@@ -114,10 +222,30 @@ class Forecast:
         return pd.DataFrame(values, index=self.index, columns=self.columns)
 
     def correlation_interval(self, coverage: float = 0.9) -> tuple[xr.DataArray, xr.DataArray]:
-        """Intervals of the correlations between variables at each time, for the number of draws they come from.
+        """Return intervals of the correlations between variables at each time, for the number of draws they come from.
 
-        By Fisher's transform: tanh(artanh r ± z/√(S − 3)) for S draws. They say how far more draws could move the
-        correlations, not how sure the model is of them.
+        They say how far more draws could move the correlations, not how sure the model is of them.
+
+        Parameters
+        ----------
+        coverage : float, default=0.9
+            Probability inside the intervals, strictly between 0 and 1.
+
+        Returns
+        -------
+        low : DataArray
+            Lower ends, (time, variable, variable_2).
+        high : DataArray
+            Upper ends, of the same shape.
+
+        Raises
+        ------
+        OptionError
+            If `coverage` is not between 0 and 1.
+
+        Notes
+        -----
+        By Fisher's transform the ends are tanh(artanh r ± z/√(S − 3)) for a correlation r of S draws.
         """
         if not 0.0 < coverage < 1.0:
             raise OptionError(f"coverage={coverage!r} given; expected a probability strictly between 0 and 1.")
@@ -138,15 +266,28 @@ class Forecast:
     ) -> Path:
         """Write fan charts and correlations along time to one HTML file, which needs no network.
 
-        history: rows before and during the forecast, drawn with it. model: the forecaster, for what was trained.
-        scores: scores of `backtest`, or a dict of them by the name of the model.
+        Parameters
+        ----------
+        path : str or path
+            The file.
+        history : DataFrame, optional
+            Rows before and during the forecast, drawn with it.
+        model : WishartForecaster, optional
+            The forecaster, to report how it was trained.
+        scores : Dataset or dict of str to Dataset, optional
+            Scores of `backtest`, or several by the name of the model.
+
+        Returns
+        -------
+        path
+            The file.
         """
         from ..report import write_report
 
         return write_report(path, forecast=self, history=history, model=model, scores=scores)
 
     def to_xarray(self) -> xr.Dataset:
-        """The draws as a dataset that can be written to NetCDF.
+        """Return the draws as a dataset that can be written to NetCDF.
 
         NetCDF has no time zones: stamps are in UTC, and the attribute `time_zone` names the zone of the data. Names of
         variables are strings.
@@ -163,7 +304,7 @@ class Forecast:
         return draws_as_dataset(self.samples.values, self.index, self.columns)
 
     def to_arviz(self) -> Any:
-        """The draws as ArviZ holds them, one chain in the group `posterior_predictive`.
+        """Return the draws as ArviZ holds them, one chain in the group `posterior_predictive`.
 
         Returns
         -------
@@ -178,7 +319,22 @@ class Forecast:
         return as_inference_data(self.to_xarray())
 
     def plot(self, variables: Any = None, history: pd.DataFrame | None = None, coverages: Any = (0.5, 0.9)) -> Any:
-        """A fan chart for each variable; `history` is drawn before and behind it. Returns the figure."""
+        """Draw a fan chart for each variable: median and central intervals.
+
+        Parameters
+        ----------
+        variables : str or list of str, optional
+            The variables. All by default.
+        history : DataFrame, optional
+            Data before and during the forecast, drawn with it.
+        coverages : sequence of float, default=(0.5, 0.9)
+            Coverages of the intervals.
+
+        Returns
+        -------
+        Figure
+            A figure with one panel for each variable.
+        """
         from .. import plotting
 
         return plotting.plot_fan(self, variables=variables, history=history, coverages=coverages)

@@ -15,7 +15,7 @@ from .forecast import Forecast
 
 
 class ForecastFrames(abc.ABC):
-    """What follows from `forecast`, for a forecaster that knows the form of its data."""
+    """Frames computed from `forecast`, for a forecaster that knows the form of its data."""
 
     columns_: pd.Index
     is_series_: bool
@@ -27,17 +27,69 @@ class ForecastFrames(abc.ABC):
     def forecast(
         self, fh: Any = None, X: Any = None, n_draws: int = 1000, random_state: Any = None, given: Any = None
     ) -> Any:
-        """Joint sample paths: a `Forecast`, or a dict of them for a panel."""
+        """Draw joint sample paths over a horizon.
+
+        Parameters
+        ----------
+        fh : int, str, list or Index, optional
+            The horizon: steps, a time span, or stamps. By default the one given to `fit`.
+        X : DataFrame, Series, array or dict, optional
+            Covariates for each step up to the end of the horizon.
+        n_draws : int, default=1000
+            Number of paths.
+        random_state : int, RandomState or None, default=None
+            Seed of the noise. None is the seed of `fit`.
+        given : DataFrame, Series, array or dict, optional
+            Values that some cells of the paths have.
+
+        Returns
+        -------
+        Forecast or dict of Forecast
+            The paths. A dict by id for a panel.
+        """
 
     def predict(self, fh: Any = None, X: Any = None) -> Any:
-        """Predictive means, a frame (a Series where y was one)."""
+        """Predict means, the means of the draws of `forecast`.
+
+        Parameters
+        ----------
+        fh : int, str, list or Index, optional
+            The horizon, as in `forecast`.
+        X : DataFrame, Series, array or dict, optional
+            Covariates, as in `forecast`.
+
+        Returns
+        -------
+        DataFrame or Series
+            A row for each time and a column for each series. A Series where y was one. A panel has an index (id, time).
+        """
         frame = self._by_key(lambda f: f.mean, fh, X)
         return frame.iloc[:, 0].rename(self.name_) if self.is_series_ else frame
 
     def predict_quantiles(
         self, fh: Any = None, X: Any = None, alpha: Any = (0.1, 0.25, 0.5, 0.75, 0.9)
     ) -> pd.DataFrame:
-        """Quantiles with columns (variable, alpha)."""
+        """Predict quantiles of each series.
+
+        Parameters
+        ----------
+        fh : int, str, list or Index, optional
+            The horizon, as in `forecast`.
+        X : DataFrame, Series, array or dict, optional
+            Covariates, as in `forecast`.
+        alpha : float or array-like of shape (A,), default=(0.1, 0.25, 0.5, 0.75, 0.9)
+            Probabilities strictly between 0 and 1.
+
+        Returns
+        -------
+        DataFrame
+            A row for each time, columns (variable, alpha). A panel has an index (id, time).
+
+        Raises
+        ------
+        OptionError
+            If `alpha` holds no probability, or one that is not between 0 and 1.
+        """
         levels = checks.levels("alpha", alpha)
 
         def quantiles(f: Forecast) -> pd.DataFrame:
@@ -48,7 +100,27 @@ class ForecastFrames(abc.ABC):
         return self._by_key(quantiles, fh, X)
 
     def predict_interval(self, fh: Any = None, X: Any = None, coverage: Any = 0.9) -> pd.DataFrame:
-        """Central intervals with columns (variable, coverage, "lower" or "upper")."""
+        """Predict central intervals of each series.
+
+        Parameters
+        ----------
+        fh : int, str, list or Index, optional
+            The horizon, as in `forecast`.
+        X : DataFrame, Series, array or dict, optional
+            Covariates, as in `forecast`.
+        coverage : float or array-like of shape (C,), default=0.9
+            Probabilities inside the intervals, strictly between 0 and 1.
+
+        Returns
+        -------
+        DataFrame
+            A row for each time, columns (variable, coverage, "lower" or "upper"). A panel has an index (id, time).
+
+        Raises
+        ------
+        OptionError
+            If `coverage` holds no probability, or one that is not between 0 and 1.
+        """
         levels = checks.levels("coverage", coverage)
         ends = [q for c in levels for q in (0.5 - c / 2, 0.5 + c / 2)]
 
@@ -61,7 +133,27 @@ class ForecastFrames(abc.ABC):
         return self._by_key(intervals, fh, X)
 
     def predict_var(self, fh: Any = None, X: Any = None, cov: bool = False) -> pd.DataFrame:
-        """Predictive variances, a column for each variable."""
+        """Predict the variance of each series.
+
+        Parameters
+        ----------
+        fh : int, str, list or Index, optional
+            The horizon, as in `forecast`.
+        X : DataFrame, Series, array or dict, optional
+            Covariates, as in `forecast`.
+        cov : bool, default=False
+            Not supported; it is there for the signature of sktime.
+
+        Returns
+        -------
+        DataFrame
+            A row for each time and a column for each series. A panel has an index (id, time).
+
+        Raises
+        ------
+        OptionError
+            If `cov` is True: joint draws over all times are in `forecast(...).samples`.
+        """
         if cov:
             raise OptionError("cov=True given; forecast(...).samples holds joint draws over all times.")
         return self._by_key(

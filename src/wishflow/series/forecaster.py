@@ -51,62 +51,250 @@ from .windows import Series, value_range
 class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
     """An SDE with Wishart noise for multivariate time series: irregular stamps, missing values, joint forecasts.
 
-    Options that are "auto" are chosen in `fit`: lags, calendar and transform by rolled forecasts of linear models over
-    the last rows, the sizes by the number of rows and series. `summary()` says what was chosen and why, and attributes
-    with a trailing underscore (`lags_`, `calendar_`, `transform_`, `rank_`, …) hold it. The last `validation_fraction`
-    of the rows also decides when training ends, and what is kept of it: the linear auto-regression that training starts
-    from, the Wishart noise beside it, or the GP drift too (`status_`, `validation_history_`). What is kept then sees
-    all rows. `validation_fraction=0` turns all of this off: "auto" is then lags=1, calendar=False, transform=None,
-    rank=10, white_noise="constant", n_inducing=100 and the iterations of the preset. So it is for latent states,
-    rollouts, irregular stamps and fewer than 50 rows. `calibrate="auto"` widens or narrows forecasts by horizon and
-    column so that intervals cover what they claim in these rolled forecasts (`calibration_`; None: as the model says).
+    Options that are "auto" are chosen in `fit`; `summary()` says what was chosen and why. See Notes.
 
-    drift: "linear+gp", "gp", "linear" or "none". diffusion: "wishart", "gp", "constant" (correlated, the same
-    everywhere), "diagonal", "none" or a spec. white_noise: "auto", "constant" or "state". innovations: "gaussian", or
-    "student_t" for noise with heavier tails (its degrees of freedom are learnt). `lags`: a number p for the rows 1, …,
-    p steps back, or chosen ones that begin with 1, such as (1, 2, 3, 24); above 1 they need a regular grid and count
-    its rows. `freq` ("h"; a number where stamps are numbers) makes one: every row goes to the step nearest to it.
-    Without it the stamps say what a step is, and `freq_` holds it after `fit` (None: they are irregular). Daily stamps
-    that leave out every weekend are business days ("B"), and holidays missing rows; `freq="D"` makes weekends steps
-    too, and `freq=pd.offsets.CustomBusinessDay(holidays=…)` leaves out holidays. Rows of one step of `freq` are merged
-    cell by cell. `step`: the longest Euler step in units of time, the median gap of the stamps (or `freq`); a gap of
-    length g is cut into ⌈g/step⌉ equal steps wherever the model is used, and gaps above `max_gap` steps cut the series,
-    so a smaller step needs a larger `max_gap`. `calendar=True` adds harmonics of day, week and year; "seasonal" also
-    products of those of the day with those of the year, for the linear drift: a daily cycle that changes with the
-    season. `verbose=1` shows progress and says what was inferred. `transform`: a name ("log1p", "log", "sqrt",
-    "asinh"), a transformer, or a dict of them by column. Draws are mapped back and not cut, so behind "log1p" they lie
-    above −1 and behind "sqrt" some may be slightly negative: where that has no meaning, use `limits=0`, or
-    `np.maximum(draws, 0)` (log densities are then of the uncut law). `latent_dim`: the series is seen through a readout
-    of a state of that size (or a `wf.series.Latent`); None: it is the state itself. `objective`: "transition" scores
-    each row given those before it (a latent state by particles), "rollout" free simulations from the first row of a
-    window (from its first rows, encoded), as in the paper. `limits` keeps simulated paths near what was seen: 0 within
-    the range of each column in training (of all series of a panel together), 0.1 a tenth of that range beyond it; None
-    lets them go anywhere. Steps end at the limit they would cross, and log densities of forecasts know these point
-    masses: what comes beyond the limits has none (−∞). Forecasts with limits are not recalibrated. `drift_posterior`:
-    "point", a fitted GP drift, or "gaussian": its weights have a posterior with its full KL divergence, and each
-    simulated path draws a function.
+    Parameters
+    ----------
+    drift : {"linear+gp", "gp", "linear", "none"}, default="linear+gp"
+        Parts of the drift: a linear auto-regression, a Gaussian process, both, or nothing.
+    diffusion : str or DiffusionSpec, default="wishart"
+        Noise: "wishart", "gp", "constant" (correlated, the same everywhere), "diagonal", "none", or a spec such as
+        `wf.diffusions.Wishart(rank=5, unit_rows=False)`.
+    white_noise : {"auto", "constant", "state"}, default="auto"
+        Whether the diagonal noise Λ beside the diffusion is constant or depends on the state. "auto" is "state" from
+        1000 rows on.
+    innovations : {"gaussian", "student_t"}, default="gaussian"
+        Law of the noise of a step. "student_t" has heavier tails, and its degrees of freedom are learnt. Gaussian noise
+        may get jumps in `fit`, see `calibrate`.
+    rank : int, "auto" or None, default="auto"
+        Rank ρ of the diffusion "wishart". It acts as the number of series where it is larger or None: full rank. "auto"
+        is 5, or the number of series where that is smaller.
+    columns : {"independent", "shared"}, default="independent"
+        Whether the columns of J in the diffusion "wishart" have posteriors of their own or share one.
+    latent_dim : int, Latent or None, default=None
+        Dimensions of a latent state. The series is then seen through a readout of it, linear for a number; see
+        `wf.series.Latent`. None: the series is the state itself.
+    lags : int, tuple of int or "auto", default="auto"
+        Rows that a step looks back at: a number p for the rows 1, …, p steps back, or chosen ones that begin with 1,
+        such as (1, 2, 3, 24). Above 1 they need a regular grid and count its rows.
+    calendar : bool, "seasonal" or "auto", default="auto"
+        Whether harmonics of day, week and year are inputs. "seasonal" adds products of the harmonics of the day with
+        those of the year, for the linear drift: a daily cycle that changes with the season.
+    freq : str, offset, number or None, default=None
+        Frequency of a regular grid, such as "h"; a number where stamps are numbers. Every row goes to the step nearest
+        to it, and rows of one step are merged cell by cell. None: the stamps say what a step is (`freq_`).
+    transform : str, transformer, dict, "auto" or None, default="auto"
+        Transform of the columns before the model sees them: a name ("log1p", "log", "sqrt", "asinh"), an object with
+        `transform` and `inverse_transform`, or a dict of them by column.
+    objective : {"transition", "rollout"}, default="transition"
+        "transition" scores each row given those before it (with a latent state: by particles). "rollout" scores free
+        simulations from the first row of a window (with a latent state: from its first rows, encoded), as in the paper.
+    kernel : str or KernelSpec, default="rbf"
+        Kernel of the Gaussian processes: "rbf", "matern12", "matern32", "matern52", "linear", "periodic", or a spec
+        from `wishflow.kernels`.
+    n_inducing : int or "auto", default="auto"
+        Number M of inducing points. "auto" is one for every 20 rows, at least 10 and at most 100.
+    step : float, default=1.0
+        The longest Euler step, in units of time. A unit is `freq`, or else the median gap of the stamps. A gap of
+        length g is cut into ⌈g/step⌉ equal steps wherever the model is used. Other values than 1 need `lags=1`.
+    max_gap : int, default=24
+        Gaps above this number of steps cut the series. A smaller `step` needs a larger `max_gap`.
+    limits : float or None, default=None
+        How far simulated paths may leave the range of each column in training (of a panel: of all its series together).
+        0 keeps them within it, 0.1 lets them go a tenth of the range beyond it, None lets them go anywhere.
+    preset : {"fast", "paper"} or TrainingSpec, default="fast"
+        How the model is trained. "paper" has the paper's settings as far as they are known; use `objective="rollout"`
+        with it. Options that are None come from the preset.
+    max_iter : int, "auto" or None, default="auto"
+        The most iterations. "auto" is 200 where options are chosen by held-back rows, and the preset's number
+        elsewhere.
+    batch_size : int, optional
+        Steps, or windows of rows, of a batch.
+    learning_rate : float or callable, optional
+        Learning rate of Adam, or an optax schedule.
+    tol : float, optional
+        Least rise of the objective, in nats per row. Where the best mean over 100 iterations has not risen by it in
+        five times 100 iterations, the learning rate starts to fall; where it falls already, training ends. 0 switches
+        this off.
+    n_train_samples : int, optional
+        Draws of the diffusion for each step in training; simulated paths or particles with a latent state or rollouts.
+    path_average : {"log", "density"}, optional
+        What is averaged over these draws: log densities, or densities. "log" alone takes one draw.
+    random_state : int, RandomState or None, default=None
+        Seed of initialisation, training and forecasts. None means 0, so that a fit can be repeated.
+    callbacks : Callback or list of Callback, optional
+        Callbacks of training, from `wishflow.callbacks` or of your own.
+    verbose : int, default=0
+        0 is silent, 1 shows progress and says what was inferred and chosen.
+    drift_posterior : {"point", "gaussian"}, default="point"
+        "point" is a fitted GP drift. With "gaussian" its weights have a posterior with its full KL divergence, and each
+        simulated path draws a function.
+    validation_fraction : float, default=0.1
+        Part of the rows, the last ones, that is held back to choose options and to decide what is kept. 0 turns both
+        off.
+    calibrate : {"auto", None}, default="auto"
+        With "auto" forecasts are recalibrated by horizon and column, and Gaussian noise may get jumps, where rows are
+        held back. None turns both off.
+    n_members : int, default=1
+        K > 1 mixes K models that are trained from different starts.
+    reservoir_size : int, default=4096
+        How many rows of the past are kept for `update(update_params=True)`, from 0 to 1,000,000.
 
-    `n_members=K` mixes K models that are trained from different starts (`members_`, `weights_`). Options are chosen
-    once. Each member keeps what the held-back rows keep of it, and every second one has Student-t innovations where the
-    others are Gaussian and no transform is a logarithm. The weights are those of the highest density of the held-back
-    rows, which no member was trained on by then; without such rows they are equal. Each path of a forecast is one of a
-    member, densities are those of the mixture, and the recalibration is estimated for it. `model_` and `spec_` are
-    those of the first member; `history_` and `validation_history_` have a column "member".
+    Attributes
+    ----------
+    model_ : DynamicsModel or LatentModel
+        The fitted model, in scaled units; with several members the first of them.
+    spec_ : DynamicsSpec
+        The model that was kept, which may be simpler than the one asked for. `spec_.innovations` is "jumps" where its
+        noise has jumps. With several members that of the first.
+    training_ : TrainingSpec
+        How the model was trained: the preset with the options that were given.
+    history_ : DataFrame
+        One row for each iteration: `objective` and its parts. See Notes on `bound`. With several members it has a
+        column "member".
+    validation_history_ : DataFrame or None
+        The candidates that were compared on the held-back rows: CRPS by band of horizons, coverage of 80 % intervals,
+        and which one was kept. None where nothing was compared. With several members it has a column "member".
+    n_iter_ : int
+        Number of iterations, of all members together.
+    status_ : str
+        How training ended, what was kept and why, and the jumps of the noise. After `update` with `update_params`:
+        whether the new parameters were accepted.
+    calibration_ : HorizonScales or None
+        Factors by horizon and column that deviations from the mean of a forecast are multiplied by. None: forecasts are
+        as the model gives them.
+    lags_ : tuple of int
+        The lags.
+    calendar_ : tuple of str
+        The periods of the calendar: some of "day", "week", "year" and "day*year".
+    transform_ : str, transformer, dict or None
+        The transform, as given, or as chosen by column.
+    rank_ : int or None
+        The rank of the diffusion "wishart".
+    white_noise_ : str
+        The kind of white noise.
+    n_inducing_ : int
+        Number of inducing points.
+    max_iter_ : int
+        The most iterations.
+    reasons_ : dict of str to str
+        Why the values of options that were "auto" were chosen, by option.
+    freq_ : str, number or None
+        Frequency of the steps, given or inferred. None: stamps are irregular.
+    end_ : Timestamp, Period or number
+        The last stamp seen; forecasts start after it.
+    limits_ : ndarray of shape (2, P) or None
+        The lowest and highest values of paths, in scaled units.
+    drift_ : dict of str to float or None
+        Whether rows since `fit` follow the fitted law, as numbers.
+    refit_due_ : bool
+        Whether rows since `fit` differ so much from held-back rows that a new fit is due.
+    monitor_ : DriftMonitor or None
+        What `drift_` and `refit_due_` are computed from.
+    columns_ : Index
+        Names of the P series.
+    is_series_ : bool
+        Whether `y` was one Series.
+    is_panel_ : bool
+        Whether `y` was a panel.
+    name_ : object
+        Name of `y` where it was a Series, else None.
+    fh_ : object
+        The horizon given to `fit`.
+    seed_ : int
+        The seed that `random_state` stood for.
+    units_ : Units
+        Time axis, scales, transforms and covariates: from the units of the data to those of the model and back.
+    tails_ : dict
+        The last rows of each series, which forecasts start from.
+    reservoir_ : dict or None
+        Rows of the past that are kept for training in `update`. None in forecasters loaded from files of older
+        versions.
+    members_ : tuple of Member
+        Model and spec of each member with a weight above 0. Only with `n_members` above 1, as the following one.
+    weights_ : ndarray
+        Weights of these members.
 
-    `reservoir_size`: how many rows of the past are kept for `update(update_params=True)`: all of them up to this
-    number, of more the latest half and blocks spread over the time before. The series of a panel share the number, with
-    192 rows or more for each. These rows are part of the fitted forecaster, its pickles and its model files; with 0
-    there are none, and such updates train on the new rows and the last ones before them, which forecasts start from and
-    files always hold.
+    See Also
+    --------
+    Forecast : What `forecast` returns.
+    backtest : Score forecasts from many origins.
+    wishflow.diffusions : Specs of diffusions.
+    wishflow.sktime.WishartForecaster : The same with the interface of sktime.
 
-    With chosen lags complete rows are scored and forecast exactly as with all of them. Holes are integrated out within
-    six lags without a gap, and within longer memories where the longest lag times the number of series is at most 160;
-    elsewhere a hole that has grown old (with 26 series: older than six rows) counts with its own mean and covariance,
-    independent of other rows. From the fourth lag on weights of *other* series start, and stay, the smaller the further
-    back their lag is in the list.
+    Notes
+    -----
+    The model is dx = μ(x, lags, u) dt + √(Σ(x, u) + Λ) dB, in Euler steps from row to row. u are covariates and
+    harmonics of the calendar. For "wishart" Σ = L J Jᵀ Lᵀ with a matrix J of Gaussian processes.
 
-    `history_` has one row for each iteration: `objective` and its parts, and `bound`, the same number, only where it is
-    a lower bound of the log evidence (`series.objectives.is_bound`; with the defaults it is a predictive objective).
+    Choice of options: lags, calendar and transform that are "auto" are chosen by rolled forecasts of linear models over
+    the last rows, the sizes by the number of rows and series.
+
+    Held-back rows: the last `validation_fraction` of the rows also decides when training ends and what is kept of it:
+    the linear auto-regression that training starts from, the Wishart noise beside it, or the GP drift too. What is kept
+    then sees all rows. Only models with a linear drift and the diffusion "wishart" are compared in this way.
+
+    Plain values: with `validation_fraction=0` nothing is chosen, and "auto" means `lags=1`, `calendar=False`,
+    `transform=None`, `rank=10`, `white_noise="constant"`, `n_inducing=100` and the iterations of the preset. The same
+    holds for latent states, rollouts, irregular stamps, a `step` other than 1, and fewer than 50 rows.
+
+    Recalibration: forecasts become wider or narrower by horizon and column, so that intervals cover what they claim in
+    rolled forecasts. `Forecast.log_prob` is of the recalibrated law, `log_prob` of the forecaster of the model.
+
+    Jumps: with `calibrate="auto"` and `innovations="gaussian"` the noise may have jumps. Where held-back rows ask for
+    it, a share of the steps, at most a tenth, is some times as wide as the others. The covariance of a step stays the
+    same. `spec_.innovations` is then "jumps", and `status_` gives share and width. Jumps are part of the model:
+    `log_prob` and draws include them.
+
+    Frequency: daily stamps that leave out every weekend are business days ("B"), and holidays are missing rows.
+    `freq="D"` makes weekends steps too, and `freq=pd.offsets.CustomBusinessDay(holidays=…)` leaves out holidays.
+
+    Transforms: draws are mapped back and not cut. With "log1p" they lie above −1, and with "sqrt" some may be slightly
+    negative. Where that has no meaning use `limits=0`, or `np.maximum(draws, 0)` (log densities are then of the uncut
+    law).
+
+    Limits: steps end at the limit they would cross. Log densities of forecasts include these point masses, and are −∞
+    for values beyond the limits. Forecasts with limits are not recalibrated.
+
+    Lags: with chosen lags complete rows are scored and forecast exactly as with all lags up to the longest. Missing
+    values are integrated out within six lags without a gap, and within longer memories where the longest lag times the
+    number of series is at most 160. Elsewhere an old missing value (with 26 series: older than six rows) counts with
+    its own mean and covariance, independent of other rows. From the fourth lag on, weights of *other* series start
+    small and stay small: the further back their lag is in the list, the smaller.
+
+    Members: options are chosen once. Each member keeps what the held-back rows support. Every second one has Student-t
+    innovations where the others are Gaussian and no transform is a logarithm. The weights are those of highest density
+    of the held-back rows, before any member has seen them; without such rows they are equal. Each path of a forecast
+    comes from one member, densities are those of the mixture, and the recalibration is estimated for the mixture.
+
+    Reservoir: all rows are kept up to `reservoir_size`. Of more rows the latest half of that number is kept, and blocks
+    spread over the time before. The series of a panel share the number, with 192 rows or more for each. These rows are
+    part of the fitted forecaster, its pickles and its model files. With 0 there are none, and updates train on the new
+    rows and the last ones before them (`tails_`), which files always hold.
+
+    Objective: the column `bound` of `history_` is the same number as `objective`, and is there only where that is a
+    lower bound of the log evidence (`series.objectives.is_bound`). With the defaults it is a predictive objective.
+
+    References
+    ----------
+    M. Jørgensen, M. P. Deisenroth and H. Salimbeni. Stochastic differential equations with variational Wishart
+    diffusions. ICML 2020.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> import wishflow as wf
+    >>> index = pd.date_range("2024-01-01", periods=40, freq="h")
+    >>> walks = np.random.default_rng(0).normal(size=(40, 2)).cumsum(axis=0)
+    >>> y = pd.DataFrame(walks, index, columns=["a", "b"])
+    >>> forecaster = wf.WishartForecaster(rank=1, n_inducing=5, max_iter=3, validation_fraction=0).fit(y)
+    >>> forecaster.forecast(fh=3, n_draws=50)
+    Forecast(50 draws, 3 times from 2024-01-02 16:00:00 to 2024-01-02 18:00:00, 2 variables)
+    >>> forecaster.predict_interval(fh=3, coverage=0.8).shape
+    (3, 4)
+    >>> forecaster.log_prob(y).shape
+    (40,)
     """
 
     def __init__(
@@ -180,9 +368,38 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
     # --- fitting ---
 
     def fit(self, y: Any, X: Any = None, fh: Any = None) -> WishartForecaster:
-        """Fit to series y and covariates X known in advance; `fh` is kept for `predict` without one.
+        """Fit to series, and to covariates known in advance.
 
-        An error, or Ctrl-C, leaves the forecaster exactly as it was.
+        Parameters
+        ----------
+        y : DataFrame, Series, array or dict
+            The series: a column for each, a row for each stamp, NaN where a value is missing. A panel is a dict of
+            frames by id, or a frame with a MultiIndex (id, time). The index holds increasing time stamps, periods or
+            numbers.
+        X : DataFrame, Series, array or dict, optional
+            Covariates that are known in advance, without NaN: a row for each stamp of y. Of a panel a dict by id, or
+            one frame for all series.
+        fh : int, str, list or Index, optional
+            The horizon that `forecast` and `predict` take where they are given none.
+
+        Returns
+        -------
+        WishartForecaster
+            The forecaster itself, fitted. An error, or Ctrl-C, leaves it as it was.
+
+        Raises
+        ------
+        OptionError
+            If an option has a value that is not known, or that does not go with another one.
+        DataError
+            If the data cannot be used as they are, for instance an index that is not sorted, or too few rows.
+        TrainingError
+            If training produces non-finite numbers from its very first step.
+
+        Warns
+        -----
+        UserWarning
+            With Student-t innovations and a logarithmic transform: forecasts then have no mean.
         """
         fitted = copy.copy(self)
         fitted._fit(y, X, fh)
@@ -242,7 +459,7 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
         self.status_ = status_of(found.members, found.weights)
 
     def _keep(self, settings: defaults.Settings) -> None:
-        """What was chosen, as attributes."""
+        """Keep the chosen options as attributes."""
         self.lags_, self.calendar_ = chosen_lags(settings.lags), self.units_.periods
         self.transform_, self.rank_, self.white_noise_ = settings.transform, settings.rank, settings.white_noise
         self.n_inducing_, self.max_iter_ = settings.n_inducing, self.training_.max_iter
@@ -300,7 +517,7 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
         return self.learning_rate if callable(self.learning_rate) else None
 
     def _runner(self, key: Any = ONLY) -> AbstractRunner:
-        """What the model can do, for one series."""
+        """The model with its limits in the units of one series; of several members their mixture."""
         limits = None if self.limits_ is None else self.units_.from_common(key, self.limits_)
         if not hasattr(self, "members_"):
             return runner_of(self.model_, limits)
@@ -310,33 +527,67 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
 
     @property
     def freq_(self) -> Any:
-        """The frequency of the steps ("h", "B", "MS", a number), given or inferred; None where stamps are irregular."""
+        """Frequency of the steps ("h", "B", "MS", a number), given or inferred; None where stamps are irregular."""
         return self.units_.axis.step_name
 
     @property
     def end_(self) -> Any:
-        """The last stamp seen: forecasts start after it (of a panel the latest of all)."""
+        """The last stamp seen, of a panel the latest of all; forecasts start after it."""
         return max(tail.index[-1] for tail in self.tails_.values())
 
     def forecast(
         self, fh: Any = None, X: Any = None, n_draws: int = 1000, random_state: Any = None, given: Any = None
     ) -> Any:
-        """Joint sample paths over the horizon: a `Forecast`, or a dict of them for a panel.
+        """Draw joint sample paths over a horizon.
 
-        An int h or a time span ("48h") means all steps up to it; a list of ints these steps; stamps (one, or several)
-        are taken as they are, in the time zone of the data. Whatever the order of fh, that of a forecast is time. The
-        noise comes from the seed of `fit` unless `random_state` is given; it is another one for each series of a panel
-        and each end of the data, so that errors of few draws do not repeat from one forecast to the next.
+        Parameters
+        ----------
+        fh : int, str, list or Index, optional
+            The horizon. An int h or a time span ("48h") means all steps up to it, a list of ints these steps. Stamps,
+            one or several, are taken as they are, in the time zone of the data. By default the horizon given to `fit`.
+            A forecast is in order of time, whatever the order of `fh`.
+        X : DataFrame, Series, array or dict, optional
+            Covariates, as in `fit`, for each step up to the end of the horizon. Required where `fit` had some.
+        n_draws : int, default=1000
+            Number of paths.
+        random_state : int, RandomState or None, default=None
+            Seed of the noise. None is the seed of `fit`. The noise differs between the series of a panel, and between
+            ends of the data, so that errors of few draws do not repeat from one forecast to the next.
+        given : DataFrame, Series, array or dict, optional
+            Values in the units of y, known or assumed, at some stamps of the horizon and for some of the columns (NaN:
+            free). An array has a row for each stamp and all columns. Of a panel it is a dict by id, or one frame for
+            all series. See Notes.
 
-        `given` makes a scenario: a frame of values in the units of y, known or assumed, at some stamps of the horizon
-        and for some of the columns (NaN: free), or an array with a row for each stamp. Of a panel it is a dict by id,
-        or one frame for all series. Paths are then draws from their joint law given all these cells. Given cells are in
-        them as they are, and act on the other series of their time, on later times and on earlier ones. This is exact
-        for a linear drift with constant Gaussian noise; elsewhere draws come from weighted particles, and a warning
-        says so where they are worth few independent ones. The law that is conditioned is that of the forecast without
-        `given`, recalibrated where that is. With `limits`, a cell given at a limit means that the step went there or
-        beyond; a cell given beyond a limit counts as if there were none, and paths may go as far. `log_prob` of such a
-        forecast knows kind="moments" alone.
+        Returns
+        -------
+        Forecast or dict of Forecast
+            The paths. A dict by id for a panel.
+
+        Raises
+        ------
+        OptionError
+            If `fh` is no horizon after the end of the data.
+        DataError
+            If `X` does not cover the horizon, or `given` has unknown columns or stamps.
+
+        Warns
+        -----
+        UserWarning
+            Where the draws of a scenario are worth few independent ones.
+
+        Notes
+        -----
+        With `given` a forecast is a scenario: paths are draws from their joint law given all these cells. Given cells
+        are in the paths as they are. They change the other series at their time, later times and earlier ones.
+
+        This is exact for a linear drift with constant Gaussian noise. Elsewhere draws come from weighted particles.
+
+        The law that is conditioned is that of the forecast without `given`, recalibrated where that is.
+
+        With `limits`, a cell given at a limit means that the step went there or beyond. A cell given beyond a limit
+        counts as if there were no limit, and paths may go as far.
+
+        `Forecast.log_prob` of a scenario has `kind="moments"` only.
         """
         check_is_fitted(self, "model_")
         n_draws = checks.positive_int("n_draws", n_draws)
@@ -381,11 +632,28 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
     # --- scores and covariances of given data ---
 
     def log_prob(self, y: Any, X: Any = None) -> pd.Series:
-        """Log density of each row given those before it, in the units of y, as the model has it (not recalibrated).
+        """Return the log density of each row given those before it, in the units of y.
 
-        NaN where a row has no past. Where y goes on after the end of the data seen so far, that end is its past. Of
-        rows that share a step (`freq`) the last one has the score of them all. Series of a panel may be ones that were
-        not there in `fit`.
+        It is that of the model, without recalibration.
+
+        Parameters
+        ----------
+        y : DataFrame, Series, array or dict
+            Rows, in the form of those of `fit`. Where they continue the data seen so far, these are their past. A panel
+            may hold series that were not in `fit`.
+        X : DataFrame, Series, array or dict, optional
+            Covariates at these rows, as in `fit`.
+
+        Returns
+        -------
+        Series
+            A log density for each row, joint over the columns. NaN where a row has no past. Where several rows share a
+            step of `freq`, the last one has their score and the others NaN.
+
+        Raises
+        ------
+        DataError
+            If `y` or `X` has another form or other columns than in `fit`.
         """
         panel = self._read(y)
         tails = self._with_past(panel, read_covariates(X))
@@ -408,7 +676,7 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
         return result + units.log_jacobian(units.inverse(tail.values))
 
     def _with_past(self, panel: Panel, X: Panel | None) -> dict[Any, tuple[Tail, np.ndarray]]:
-        """New rows in model units after the known past where they go on from it, and where they are in the whole."""
+        """New rows in model units after the known past where they continue it, and where they are in the whole."""
         tails = {}
         for key, (new, of_row) in further_rows(self.units_, panel, X, self.tails_).items():
             past = self.tails_.get(key)
@@ -418,17 +686,45 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
         return tails
 
     def update(self, y: Any, X: Any = None, update_params: bool = False) -> WishartForecaster:
-        """Condition on new rows and move the end of the data; with `update_params` also train on.
+        """Condition on new rows and move the end of the data; on request also continue training.
 
-        At a stamp that is known already a new number replaces the old one, and a NaN leaves it. Training goes on with
-        the new rows and a reservoir of the past (`reservoir_size`). The latest quarter of the new rows, those after the
-        last known one, is held back from training. The parameters change only if neither these rows nor the latest of
-        the known rows, which training does use, are described worse. `status_` says what happened, and `history_` calls
-        the iterations "update" or "rejected update". An error leaves the forecaster as it was. A panel gets the series
-        that were not known before, too.
+        Parameters
+        ----------
+        y : DataFrame, Series, array or dict
+            New rows, in the form of those of `fit`. At a stamp that is known already a new number replaces the old one,
+            and a NaN leaves it. A panel may hold new series.
+        X : DataFrame, Series, array or dict, optional
+            Covariates at these rows, as in `fit`.
+        update_params : bool, default=False
+            Whether to train on. See Notes.
 
-        New rows are also compared with those held back in `fit`: `drift_` has the numbers, and a warning says once that
-        a new fit is due (`refit_due_`). Complete rows after complete ones count.
+        Returns
+        -------
+        WishartForecaster
+            The forecaster itself. An error leaves it as it was.
+
+        Raises
+        ------
+        OptionError
+            If `update_params` is no bool.
+        DataError
+            If `y` or `X` has another form or other columns than in `fit`.
+
+        Warns
+        -----
+        UserWarning
+            Once, where the new rows differ so much from those held back in `fit` that a new fit is due. With
+            `update_params` also where the model file of an older version holds no rows of the past.
+
+        Notes
+        -----
+        Training uses the new rows and a reservoir of the past (`reservoir_size`). The latest quarter of the new rows,
+        those after the last known one, is held back from it. The parameters change only if neither these rows nor the
+        latest of the known rows, which training does use, are described worse. `status_` says whether they changed, and
+        `history_` names the phase of these iterations "update" or "rejected update".
+
+        New rows are also compared with those held back in `fit`. `drift_` has the numbers, and `refit_due_` says
+        whether a new fit is due. Only complete rows after complete rows count.
         """
         trains, was_due = checks.flag("update_params", update_params), self.refit_due_
         panel = self._read(y)
@@ -473,12 +769,12 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
 
     @property
     def drift_(self) -> dict[str, float] | None:
-        """Whether rows since `fit` are of its law, as numbers; None where no rows were held back to compare with.
+        """Whether rows since `fit` follow the fitted law, as numbers; None where no rows were held back for it.
 
-        "statistic" is the largest of some sums (CUSUM) of how much scores of new rows differ from those of held-back
-        rows, "threshold" what it stays below: one false alarm is expected in "rows_per_false_alarm" rows. "n_rows"
-        counts the rows since `fit`, or since an update that changed the parameters; "alarm" is the one at which the
-        threshold was passed, NaN before.
+        "statistic" is the largest of some sums (CUSUM) of how much the scores of new rows differ from those of
+        held-back rows. It stays below "threshold" where nothing has changed: one false alarm is expected in
+        "rows_per_false_alarm" rows. "n_rows" counts the rows since `fit`, or since an update that changed the
+        parameters. "alarm" is the number of the row at which the threshold was passed, NaN before.
         """
         monitor = getattr(self, "monitor_", None)
         return None if monitor is None else monitor.numbers()
@@ -490,7 +786,7 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
         return monitor is not None and monitor.is_due
 
     def _train_on(self, rows: dict[Any, Tail], past: dict[Any, Tail]) -> dict[str, Any]:
-        """The attributes that change when training goes on with these rows."""
+        """The attributes that change when training continues with these rows."""
         members = self._members()
         found = [
             updating.train_further(
@@ -522,10 +818,23 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
         }
 
     def report(self, path: str | Path, y: Any = None, fh: Any = None, scores: Any = None) -> Path:
-        """Write what was trained, and on request forecasts, correlations and scores, to one HTML file.
+        """Write how the model was trained, and on request forecasts, correlations and scores, to one HTML file.
 
-        y: rows of the past, for their correlations and the fan charts. fh: a horizon, for a forecast after the end of
-        the data. scores: scores of `backtest`, or a dict of them by the name of the model. The page needs no network.
+        Parameters
+        ----------
+        path : str or path
+            The file. The page needs no network.
+        y : DataFrame, Series, array or dict, optional
+            Rows of the past, for their correlations and the fan charts.
+        fh : int, str, list or Index, optional
+            A horizon, for a forecast after the end of the data. Panels have none.
+        scores : Dataset or dict of str to Dataset, optional
+            Scores of `backtest`, or several by the name of the model.
+
+        Returns
+        -------
+        path
+            The file.
         """
         from ..report import write_report
 
@@ -534,14 +843,38 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
         return write_report(path, forecast=forecast, history=y, model=self, scores=scores)
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted forecaster to one file; `wishflow.load` reads it."""
+        """Write the fitted forecaster to one file, safetensors with a JSON header.
+
+        Callbacks, schedules and random generators among the options are no part of it. The last rows and the reservoir
+        of the past are.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+
+        Raises
+        ------
+        ModelFileError
+            If a transform is an object: loading a file runs no code.
+
+        See Also
+        --------
+        wishflow.load : Read the file.
+        """
         from .storage import save_forecaster
 
         check_is_fitted(self, "model_")
         save_forecaster(self, path)
 
     def summary(self) -> str:
-        """What was chosen, and why: options, candidates of the validation, recalibration; prints as a page."""
+        """Describe the fitted forecaster: options and why they were chosen, candidates, members, drift, recalibration.
+
+        Returns
+        -------
+        str
+            Several lines, to print.
+        """
         check_is_fitted(self, "model_")
         return summary_of(self)
 

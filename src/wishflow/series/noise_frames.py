@@ -19,7 +19,7 @@ from .running.base import AbstractRunner
 
 
 class NoiseFrames(abc.ABC):
-    """What a fitted forecaster says of the noise at given rows."""
+    """Covariances and correlations of the noise of a fitted forecaster at given rows."""
 
     columns_: pd.Index
     is_panel_: bool
@@ -37,9 +37,25 @@ class NoiseFrames(abc.ABC):
     def _names(self) -> list: ...
 
     def covariance(self, y: Any, X: Any = None) -> Any:
-        """Σ̄ + Λ at each row of y: a rate per unit of time in the units of y, (time, variable, variable_2).
+        """Return the covariance Σ̄ + Λ of the noise at each row, with Σ̄ the posterior mean of Σ.
 
-        With a transform it is the rate of the increments of y to first order. Holes are filled by the filter's mean.
+        Parameters
+        ----------
+        y : DataFrame, Series, array or dict
+            Rows, in the form of those of `fit`. Missing values are filled by the mean of the filter.
+        X : DataFrame, Series, array or dict, optional
+            Covariates at these rows, as in `fit`.
+
+        Returns
+        -------
+        DataArray or dict of DataArray
+            Rates per unit of time in the units of y, (time, variable, variable_2). With a transform they are the rates
+            of the increments of y to first order. A dict by id for a panel.
+
+        Raises
+        ------
+        DataError
+            If `y` or `X` has another form or other columns than in `fit`.
         """
         panel = self._read(y)
         found = {}
@@ -60,17 +76,55 @@ class NoiseFrames(abc.ABC):
         return rates
 
     def correlation(self, y: Any, X: Any = None) -> Any:
-        """The correlations of `covariance`."""
+        """Return the correlations of the noise at each row, those of `covariance`.
+
+        Parameters
+        ----------
+        y : DataFrame, Series, array or dict
+            Rows, in the form of those of `fit`.
+        X : DataFrame, Series, array or dict, optional
+            Covariates at these rows, as in `fit`.
+
+        Returns
+        -------
+        DataArray or dict of DataArray
+            Correlations, (time, variable, variable_2). A dict by id for a panel.
+        """
         found = self.covariance(y, X)
         return {k: _correlation(v) for k, v in found.items()} if self.is_panel_ else _correlation(found)
 
     def correlation_interval(
         self, y: Any, X: Any = None, coverage: float = 0.9, n_draws: int = 200
     ) -> tuple[xr.DataArray, xr.DataArray]:
-        """Lower and upper ends of the central intervals of the correlations at each row of one series y.
+        """Return central intervals of the correlations of the noise at each row of one series y.
 
-        They are quantiles over `n_draws` draws of J from its posterior at the row, all other parameters fixed; where
-        the noise is constant both ends are the correlation itself. Shapes are those of `correlation`.
+        Parameters
+        ----------
+        y : DataFrame, Series or array
+            Rows, in the form of those of `fit`. No panel.
+        X : DataFrame, Series or array, optional
+            Covariates at these rows, as in `fit`.
+        coverage : float, default=0.9
+            Probability inside the intervals, strictly between 0 and 1.
+        n_draws : int, default=200
+            Draws of J from its posterior at each row.
+
+        Returns
+        -------
+        low : DataArray
+            Lower ends, (time, variable, variable_2).
+        high : DataArray
+            Upper ends, of the same shape.
+
+        Raises
+        ------
+        OptionError
+            If `coverage` is not one number between 0 and 1, `y` is a panel, or the model has a latent state.
+
+        Notes
+        -----
+        The ends are quantiles over the draws of J, with all other parameters fixed. Where the noise is constant both
+        ends are the correlation itself.
         """
         level = checks.level("coverage", coverage, "ask for one at a time")
         panel = self._read(y)

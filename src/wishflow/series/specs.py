@@ -19,9 +19,26 @@ READOUTS = ("linear", "gp")
 @known
 @dataclasses.dataclass(frozen=True)
 class Latent(Spec):
-    """The series is seen through a readout: y | x ~ N(g(x), AΣ(x)Aᵀ + Λ), x in R^dim.
+    """A series seen through a readout of a latent state: y | x ~ N(g(x), AΣ(x)Aᵀ + Λ).
 
-    `readout`: g linear, or linear plus a sparse GP. `has_coupled_noise`: A is learnt; otherwise it is zero.
+    Parameters
+    ----------
+    dim : int
+        Dimensions of the state x.
+    readout : {"linear", "gp"}, default="linear"
+        The readout g: linear, or linear plus a sparse Gaussian process.
+    has_coupled_noise : bool, default=False
+        Whether A is learnt. Otherwise it is zero.
+
+    Raises
+    ------
+    OptionError
+        If `dim` is no whole number of at least 1, or `readout` is not known.
+
+    Examples
+    --------
+    >>> import wishflow as wf
+    >>> forecaster = wf.WishartForecaster(latent_dim=wf.series.Latent(2, readout="gp"))
     """
 
     dim: int
@@ -67,12 +84,45 @@ def joint_run_of(lags: Lags) -> int:
 class DynamicsSpec(Spec):
     """A time series as an SDE: dx = μ(x, lags, u) dt + √(Σ(x, u) + Λ) dB.
 
-    The state x is what is observed, or `latent`. `lags` are the rows that the step to the next one looks back at: a
-    number p for 1, …, p, or chosen ones that begin with 1. `drift` says which parts μ has; `white_noise` whether Λ is
-    constant or depends on the state; `innovations` whether the noise of a step is "gaussian", "student_t", or
-    has "jumps" (found by `fit`, not trained); `step` is the longest Euler step in units of time (the median gap); gaps
-    above `max_gap` steps cut the series.
-    `drift_posterior` says whether the weights of the GP drift are a point estimate or have a Gaussian posterior.
+    The state x is the observed series itself, or latent; u are covariates. `WishartForecaster.spec_` is such a spec.
+
+    Parameters
+    ----------
+    kernel : KernelSpec, default=RBF()
+        Kernel of the Gaussian processes in drift and diffusion.
+    drift : {"linear+gp", "gp", "linear", "none"}, default="linear+gp"
+        Parts of μ.
+    diffusion : DiffusionSpec, default=Wishart(rank=10, unit_rows=False)
+        The noise Σ.
+    white_noise : {"constant", "state"}, default="constant"
+        Whether Λ is constant or depends on the state.
+    innovations : {"gaussian", "student_t", "jumps"}, default="gaussian"
+        Law of the noise of a step. Jumps are not trained but found by `WishartForecaster.fit`: a share of the steps, at
+        most a tenth, is some times as wide as the others, with the same covariance.
+    lags : int or tuple of int, default=1
+        Rows that the step to the next one looks back at: a number p for 1, …, p, or chosen ones that begin with 1.
+    step : float, default=1.0
+        The longest Euler step, in units of time (the median gap).
+    max_gap : float, default=24.0
+        Gaps above this number of steps cut the series.
+    objective : {"transition", "rollout"}, default="transition"
+        What is maximised: densities of rows given those before them, or of free simulations.
+    latent : Latent, optional
+        The latent state. None: the series is the state.
+    drift_posterior : {"point", "gaussian"}, default="point"
+        Whether the weights of the GP drift are a point estimate or have a Gaussian posterior.
+
+    Raises
+    ------
+    OptionError
+        If a value is not known, or two values do not go together.
+
+    Examples
+    --------
+    >>> import wishflow as wf
+    >>> spec = wf.series.DynamicsSpec(drift="linear", lags=(1, 2, 24))
+    >>> spec.innovations
+    'gaussian'
     """
 
     kernel: KernelSpec = RBF()

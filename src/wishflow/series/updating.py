@@ -1,10 +1,12 @@
-"""Training that goes on: the rows kept for it, the rows held back from it, and whether its parameters are taken.
+"""Training that continues after `fit`: the rows kept for it, the rows held back from it, whether its result is used.
 
-New rows alone say nothing of the states they did not visit, so training goes on with them *and* with a reservoir of
-the past. The latest of the new rows are held back from it. The parameters it ends at are taken only where these rows,
-which neither model was trained on, are described no worse, and neither are the latest of the old rows, which both were.
-(Old rows are not held back: the present parameters have learnt from them in `fit`, and a model that has not would score
-worse for that reason alone.)
+New rows cover only some of the states of a series. So training continues with the new rows *and* with a reservoir of
+the past. The latest of the new rows are held back from it. The new parameters replace the present ones only if two
+groups of rows are described no worse: the held-back rows, which neither model was trained on, and the latest of the old
+rows, which both were trained on.
+
+Old rows are not held back: the present parameters were fitted to them, so a model trained without them would score
+worse there for that reason alone.
 """
 
 from __future__ import annotations
@@ -30,12 +32,13 @@ RESERVOIR, MOST_RESERVOIR = 4096, 1_000_000
 LEAST = 2 * TAIL
 # Older rows are kept or dropped in blocks of at least so many units of time.
 BLOCK = 96
-# Training that goes on is near its end: a fifth of the iterations of `fit`, at a tenth of its rate.
+# Training that continues is near its end: a fifth of the iterations of `fit`, at a tenth of its rate.
 ITERATIONS, RATE = 1 / 5, 0.1
-# The share of old and of new rows that judge, the latest ones of both, and the most of the old.
+# The share of old and of new rows that decide whether new parameters are used (the latest of both), and the most old
+# ones.
 OLD_SHARE, NEW_SHARE, MOST_OLD = 1 / 6, 1 / 4, 400
-# How much they may lose, in standard errors of the mean loss. At none half of all harmless changes would be refused,
-# and all that follow a series as it changes; at one the parameters stay within what that many rows can tell apart.
+# How much these rows may lose, in standard errors of the mean loss. With 0 half of all harmless changes would be
+# rejected, and all changes that follow a changing series. With 1 a loss stays within the error of that many rows.
 TOLERANCE = 1.0
 
 
@@ -43,7 +46,7 @@ TOLERANCE = 1.0
 
 
 def reservoir_of(units: Units, tails: Mapping[Any, Tail], size: int = RESERVOIR) -> dict[Any, Tail]:
-    """The rows of each series that training can go on with: all of them up to `size` rows.
+    """The rows of each series that training can continue with: all of them up to `size` rows.
 
     Of longer series the latest half of that number is kept, and older rows in blocks spread over the past. The series
     of a panel share the number. A size of zero keeps none.
@@ -80,13 +83,14 @@ def merged(units: Units, past: Mapping[Any, Tail], new: Mapping[Any, Tail]) -> d
     return {**past, **joined}
 
 
-# --- the rows that judge ----------------------------------------------------------------------------
+# --- the rows that decide ---------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
 class Judges:
-    """The rows of a series that judge: `old` ones, which both models were trained on, and `new` ones, which neither
-    was.
+    """The rows of a series that decide whether new parameters are used.
+
+    Both models were trained on `old` rows, and neither on `new` ones.
     """
 
     old: Bool[np.ndarray, " N"]
@@ -98,7 +102,7 @@ class Judges:
 
         Rows that `past` holds are old, corrected ones too. New rows come after the last of them. Rows before that one
         which `past` does not hold are of neither kind: the reservoir may have dropped them after `fit` learnt from
-        them. Rows without a value do not judge.
+        them. Rows without a value are of neither kind.
 
         The latest old rows: where a series has changed for good they are the first to be of the new kind, so that
         parameters that follow it are taken.
@@ -122,8 +126,9 @@ def _last_of(flags: np.ndarray, n: int) -> np.ndarray:
 
 
 def _trained_rows(units: Units, tail: Tail, judges: Judges) -> Tail:
-    """The rows before the first that is held back: new rows are the last of a series, and so are those of them that
-    judge; rows without a value may lie between them.
+    """The rows before the first one that is held back.
+
+    Held-back rows are the last ones of a series with a value; rows without a value may lie between them.
     """
     return units.rows(tail, slice(None, int(judges.new.argmax()) if judges.new.any() else None))
 
@@ -131,7 +136,7 @@ def _trained_rows(units: Units, tail: Tail, judges: Judges) -> Tail:
 def _scores(
     model: Any, units: Units, rows: Mapping[Any, Tail], judges: Mapping[Any, Judges], seed: int
 ) -> tuple[Float[np.ndarray, " A"], Float[np.ndarray, " B"]]:
-    """Log densities of the rows that judge given those before them: of old rows, of new ones (model units)."""
+    """Log densities of the rows that decide given those before them: of old rows, of new ones (model units)."""
     runner, old, new = runner_of(model), [np.zeros(0)], [np.zeros(0)]
     for key, tail in rows.items():
         at = np.flatnonzero(judges[key].old | judges[key].new)
@@ -182,7 +187,7 @@ def is_taken(old: Gain, new: Gain) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class UpdateOutcome:
-    """The parameters to go on with, the history of the training, and what became of it, in words."""
+    """The parameters to continue with, the history of training, and whether, in words, the new parameters are used."""
 
     model: Any
     history: pd.DataFrame
@@ -200,9 +205,9 @@ def train_further(
     schedule: Callable | None,
     callbacks: Callable[[int], list],
 ) -> UpdateOutcome:
-    """Train a model from where it stands on `rows`, and keep what came of it if it is no worse.
+    """Train a model from its present parameters on `rows`, and use the new parameters if they are no worse.
 
-    `past` holds those of the rows that were known before. `callbacks` makes them, given the number of items.
+    `past` holds those of the rows that were known before. `callbacks` makes the callbacks, given the number of items.
     """
     judges = {key: Judges.of(tail, past.get(key)) for key, tail in rows.items()}
     trained_rows = {key: _trained_rows(units, tail, judges[key]) for key, tail in rows.items()}
