@@ -386,7 +386,8 @@ class TensorBoardLog(Callback):
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = folder
-        self._rows: list[tuple[str, float, int, float]] = []
+        self._rows: list[tuple[str, float, int]] = []
+        self._n_files = 0
 
     def __repr__(self) -> str:
         return f"TensorBoardLog({str(self.folder)!r})"
@@ -395,7 +396,7 @@ class TensorBoardLog(Callback):
         prefix = f"model {event.model_index}/{event.phase}" if event.n_models > 1 else event.phase
         for name, column in _step_table(event.records).items():
             first = event.step - len(column) + 1
-            self._rows += [(f"{prefix}/{name}", value, first + i, event.seconds) for i, value in enumerate(column)]
+            self._rows += [(f"{prefix}/{name}", value, first + i) for i, value in enumerate(column)]
         self._write()
 
     def on_end(self) -> None:
@@ -407,9 +408,11 @@ class TensorBoardLog(Callback):
             return
         from tensorboardX import SummaryWriter
 
-        with SummaryWriter(str(self.folder)) as writer:
-            for tag, value, step, seconds in self._rows:
-                writer.add_scalar(tag, value, step, walltime=seconds)
+        # Names of files have whole seconds, in which several chunks may end.
+        self._n_files += 1
+        with SummaryWriter(str(self.folder), filename_suffix=f".{os.getpid()}.{self._n_files}") as writer:
+            for tag, value, step in self._rows:
+                writer.add_scalar(tag, value, step)
         self._rows = []
 
 

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from wishflow.files.json import read_json, write_json_atomic
+from wishflow.files.json import write_json_atomic
 
 from ..paths import ROOT, output
 from ..provenance import provenance
@@ -67,23 +67,16 @@ def measured(text: str) -> dict[str, Any]:
     return found
 
 
-def earlier_runs(before: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Totals of the runs that a new one takes the place of: times differ, and the page shows by how much."""
-    if before is None:
-        return []
-    steps = before["steps"].values()
-    totals = {key: sum(part[key] for part in steps) for key in ("seconds", "processor_seconds")}
-    run = {**totals, "load": max(part["load"] for part in steps), "commit": before["provenance"]["commit"]}
-    return [*before.get("earlier", []), run]
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=output("own_file.json"))
+    return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=output("own_file.json"))
-    options = parser.parse_args(arguments)
-    before = read_json(options.output)
+    options = parse(arguments)
     steps = measured(PAGE.read_text(encoding="utf-8"))
-    found = {"steps": steps, "provenance": provenance(), "earlier": earlier_runs(before)}
+    found = {"steps": steps, "provenance": provenance()}
     write_json_atomic(options.output, found)
 
 

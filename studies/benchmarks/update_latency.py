@@ -1,20 +1,35 @@
 """Seconds from a new row to a forecast: `update` with one row, then 24 steps ahead with 1,000 draws of 12 series.
 
-    python -m studies.benchmarks.update_latency [--members 4] [--wishart]
+    python -m studies.benchmarks.update_latency            # writes studies/results/update_latency.json
 
-The first round compiles and is not counted.
+The forecaster without options, which may keep a linear model, and one with a GP drift and Wishart noise. The first
+round compiles and is not counted.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import wishflow as wf
+from wishflow.files.json import write_json_atomic
 
+from ..paths import output
+from ..provenance import provenance
+
+LIMIT = 0.25
+CASES: dict[str, dict[str, Any]] = {
+    "WishartForecaster()": {},
+    "GP drift, Wishart noise": {
+        **{"validation_fraction": 0, "lags": 3, "calendar": True, "white_noise": "state", "max_iter": 50},
+    },
+}
 N_ROWS, N_SERIES, N_ROUNDS, N_STEPS, N_DRAWS = 1500, 12, 20, 24, 1000
 
 
@@ -46,21 +61,29 @@ def now() -> tuple[float, float]:
     return time.perf_counter(), time.process_time()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--members", type=int, default=1)
-    parser.add_argument("--wishart", action="store_true", help="GP drift and Wishart noise whatever is held back")
-    options = parser.parse_args()
-    plain = {"validation_fraction": 0, "lags": 3, "calendar": True, "white_noise": "state", "max_iter": 50}
-    chosen = plain if options.wishart else {}
-    y = simulated(N_ROWS + N_ROUNDS + 1, N_SERIES)
-    started = time.perf_counter()
-    model = wf.WishartForecaster(n_members=options.members, random_state=0, **chosen).fit(y.iloc[:N_ROWS])
-    print(f"fit {time.perf_counter() - started:.1f} s, {model.summary().splitlines()[-1]}", flush=True)
+def run(options: dict[str, Any], y: pd.DataFrame) -> dict[str, Any]:
+    """Median seconds of a forecaster, and what it is."""
+    model = wf.WishartForecaster(random_state=0, **options).fit(y.iloc[:N_ROWS])
     seconds = measured(model, y.iloc[N_ROWS:])
-    for name, values in (("update", seconds[:, 0]), ("forecast", seconds[:, 1]), ("both", seconds.sum(1))):
-        wall, cpu = np.median(values, axis=0)
-        print(f"{name:9} median {wall:.3f} s, longest {values[:, 0].max():.3f} s, of processors {cpu:.3f} s")
+    parts = {"update": seconds[:, 0], "forecast": seconds[:, 1], "both": seconds.sum(1)}
+    found = {name: dict(zip(("wall", "cpu"), np.median(part, axis=0), strict=True)) for name, part in parts.items()}
+    kept = f"{model.spec_.drift} drift, {type(model.spec_.diffusion).__name__} noise"
+    return {"kept": kept, "longest": float(parts["both"][:, 0].max()), **found}
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=output("update_latency.json"))
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
+    y = simulated(N_ROWS + N_ROUNDS + 1, N_SERIES)
+    found = {name: run(case, y) for name, case in CASES.items()}
+    write_json_atomic(options.output, {"runs": found, "limit": LIMIT, "provenance": provenance()})
+    for name, case in found.items():
+        print(name, case)
 
 
 if __name__ == "__main__":

@@ -51,11 +51,3 @@ def test_a_command_is_timed_with_what_it_prints(tmp_path):
 def test_a_command_that_fails_is_no_time(tmp_path):
     with pytest.raises(own_file.subprocess.CalledProcessError):
         own_file.timed("wishflow info nothing.wishflow", tmp_path, tmp_path / "cache")
-
-
-def test_earlier_runs_are_kept_and_shown():
-    """A run that was slower must not vanish when a faster one takes its place."""
-    part = {"seconds": 9.0, "processor_seconds": 4.0, "load": 3.0}
-    before = {"steps": {"fit": part, "predict": part}, "provenance": {"commit": "c"}, "earlier": [{"seconds": 1.0}]}
-    assert own_file.earlier_runs(before)[1] == {"seconds": 18.0, "processor_seconds": 8.0, "load": 3.0, "commit": "c"}
-    assert own_file.earlier_runs(before)[0] == {"seconds": 1.0} and own_file.earlier_runs(None) == []

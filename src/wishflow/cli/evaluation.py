@@ -85,7 +85,10 @@ def evaluate_saved_rows(
     X = inputs_of(fitted, frame, data, drop_missing)
     classifies = hasattr(fitted, "classes_")
     y = frame.loc[X.index, targets]
-    y = y.astype(fitted.classes_.dtype) if classifies else numbers(y, targets, data, "correct the cells")
+    if classifies:  # labels that are no numbers were fitted as text
+        y = y.astype(str if fitted.classes_.dtype.kind in "OU" else fitted.classes_.dtype)
+    else:
+        y = numbers(y, targets, data, "correct the cells")
     held = Rows(X, y, classifies)
     _finish_rows(terminal, fitted, held, {path.name: row_scores(fitted, held)}, outputs, f"{len(X)} rows of {data}")
 

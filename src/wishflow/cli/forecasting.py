@@ -76,8 +76,16 @@ class Forecasting:
     def built(self, verbose: int) -> WishartForecaster:
         """The forecaster."""
         options: dict[str, Any] = {} if self.max_iter is None else {"max_iter": self.max_iter}
-        freq = float(self.freq) if self.freq is not None and self.freq.isdecimal() else self.freq
+        freq = _number_or_name(self.freq)
         return WishartForecaster(freq=freq, random_state=self.seed, verbose=verbose, **options)
+
+
+def _number_or_name(freq: str | None) -> float | str | None:
+    """A step of numeric stamps, or a frequency of pandas."""
+    try:
+        return None if freq is None else float(freq)
+    except ValueError:
+        return freq
 
 
 def check_regular(index: pd.Index, freq: str | None) -> None:

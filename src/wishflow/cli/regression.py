@@ -28,7 +28,6 @@ from .terminal import Terminal
 
 MODELS, TASKS = ("flow", "sgp"), ("auto", "regress", "classify")
 MODEL_FILE = (".wishflow",)
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 # Rows that are predicted at once; progress is shown between these blocks.
 BLOCK = 5_000
 # Standard deviations of the training inputs from their mean: what lies beyond is named in a note.

@@ -231,7 +231,7 @@ def _parsed(column: pd.Series, date_format: str | None) -> Any:
     day_first = date_format is None and _has_day_first(column)
     try:
         return pd.to_datetime(column, format=date_format, dayfirst=day_first)
-    except ValueError as error:
+    except (ValueError, FutureWarning) as error:  # a warning before pandas 3
         if "utc=True" not in str(error):  # clocks that change in summer have two offsets
             raise
         return pd.to_datetime(column, format=date_format, utc=True, dayfirst=day_first)

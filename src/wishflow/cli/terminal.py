@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import sys
 import warnings
@@ -49,7 +50,7 @@ class Terminal:
     def result(self, answer: dict[str, Any], words: str) -> None:
         """Print what was asked for: the answer as JSON, or words."""
         if self.as_json:
-            typer.echo(json.dumps(answer, default=str))
+            typer.echo(json.dumps(_finite(answer), default=str, allow_nan=False))
         elif not self.quiet:
             typer.echo(words)
 
@@ -116,3 +117,12 @@ def _explained(error: BaseException) -> tuple[int, str]:
     # Those of other libraries may have many lines.
     first = str(error).strip().partition("\n")[0]
     return BAD_DATA, f"{type(error).__name__}: {first} (--debug shows where)"
+
+
+def _finite(answer: Any) -> Any:
+    """An answer in which numbers that JSON does not know are None."""
+    if isinstance(answer, dict):
+        return {key: _finite(value) for key, value in answer.items()}
+    if isinstance(answer, list | tuple):
+        return [_finite(value) for value in answer]
+    return None if isinstance(answer, float) and not math.isfinite(answer) else answer

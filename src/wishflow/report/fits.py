@@ -40,7 +40,9 @@ def training(model: Any) -> list[dict[str, Any]]:
     """The objective along training, and the scores of held-back rows."""
     history = model.history_
     charts = []
-    for phase, part in history.groupby("phase", sort=False):
+    keys = ["phase", "member"] if "member" in history else ["phase"]
+    for key, part in history.groupby(keys, sort=False):
+        phase = ", member ".join(map(str, key))
         values = part["objective"].to_numpy(float)
         if len(values) > 1:
             rows = thinned(len(values), 1, 400)

@@ -54,10 +54,11 @@ def _scores(scores: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _means(values: Any) -> list[Any]:
-    """Means of finite entries at each horizon."""
+    """Means of the entries at each horizon that are not missing; none where one of them is infinite."""
     array = np.moveaxis(values.values, values.dims.index("horizon"), 0)
     array = array.reshape(len(array), -1)
-    is_there = np.isfinite(array)
+    is_there = ~np.isnan(array)
     total = np.where(is_there, array, 0.0).sum(axis=1)
     with np.errstate(invalid="ignore"):
-        return few_digits(total / is_there.sum(axis=1))
+        means = total / is_there.sum(axis=1)
+    return few_digits(np.where(np.isfinite(means), means, np.nan))

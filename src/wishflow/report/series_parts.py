@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..errors import OptionError
+from ..errors import DataError, OptionError
 from .numbers import few_digits, thinned, time_of
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -72,7 +72,7 @@ def noise_correlations(model: Any, history: Any) -> list[dict[str, Any]]:
         return []
     try:
         value = model.correlation(frame)
-    except OptionError:  # a model with covariates needs theirs
+    except DataError:  # a model with covariates needs theirs
         return []
     note = "Correlations of the noise of one step at each past row, as the model sees it."
     try:

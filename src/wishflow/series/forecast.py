@@ -256,10 +256,15 @@ class Forecast:
 
     @property
     def correlation(self) -> xr.DataArray:
-        """Correlations between variables at each time, (time, variable, variable_2)."""
+        """Correlations between variables at each time, (time, variable, variable_2).
+
+        NaN where a variable does not vary, as given cells do not.
+        """
         covariance = self.covariance
         sd = np.sqrt(np.diagonal(covariance.values, axis1=1, axis2=2))
-        return covariance / np.maximum(sd[:, :, None] * sd[:, None, :], np.finfo(float).tiny)
+        size = np.maximum(np.abs(self.samples.values).max(axis=0), np.finfo(float).tiny)
+        sd = np.where(sd > 1e-12 * size, sd, np.nan)
+        return covariance / (sd[:, :, None] * sd[:, None, :])
 
     def report(
         self, path: str | Path, history: pd.DataFrame | None = None, model: Any = None, scores: Any = None

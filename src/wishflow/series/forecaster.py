@@ -817,7 +817,7 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
             "limits_": self.limits_ if limits is None or self.limits_ is None else limits_with(self.limits_, limits),
         }
 
-    def report(self, path: str | Path, y: Any = None, fh: Any = None, scores: Any = None) -> Path:
+    def report(self, path: str | Path, y: Any = None, fh: Any = None, scores: Any = None, X: Any = None) -> Path:
         """Write how the model was trained, and on request forecasts, correlations and scores, to one HTML file.
 
         Parameters
@@ -827,19 +827,28 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
         y : DataFrame, Series, array or dict, optional
             Rows of the past, for their correlations and the fan charts.
         fh : int, str, list or Index, optional
-            A horizon, for a forecast after the end of the data. Panels have none.
+            A horizon, for a forecast after the end of the data.
         scores : Dataset or dict of str to Dataset, optional
             Scores of `backtest`, or several by the name of the model.
+        X : DataFrame, Series, array or dict, optional
+            Covariates of the horizon, for models that have some.
 
         Returns
         -------
         path
             The file.
+
+        Raises
+        ------
+        OptionError
+            If `fh` is given for a panel.
         """
         from ..report import write_report
 
         check_is_fitted(self, "model_")
-        forecast = None if fh is None or self.is_panel_ else self.forecast(fh)
+        if fh is not None and self.is_panel_:
+            raise OptionError("fh is given for a panel; write a report of each: forecast(fh)[id].report(path).")
+        forecast = None if fh is None else self.forecast(fh, X)
         return write_report(path, forecast=forecast, history=y, model=self, scores=scores)
 
     def save(self, path: str | Path) -> None:

@@ -25,6 +25,7 @@ from ..inducing import for_prediction
 from ..numerics.linalg import log_det, small_whitener
 from ..numerics.tails import elliptical_log_density, tail_draw, tail_variance
 from ..wishart import FieldValues, PreparedField
+from ..wishart.constant import PreparedConstant
 from . import resampling
 
 # Draws of J for each particle and step, of which the cells of its row choose one.
@@ -202,15 +203,15 @@ def run(
     """Particles after all ticks, their states after each, and the particle before the tick that each comes from.
 
     `history` are draws of the law of histories times ψ at the start, of which `at_start` has A and s. Ticks of no
-    length move nothing. With `limits` a
-    step of a free cell ends at the limit that it would cross.
+    length move nothing. With `limits` a step of a free cell ends at the limit that it would cross.
     """
     n_ticks, n = len(h), len(history)
     k_field, k_ticks = jax.random.split(key)
     if field.has_drift_posterior:
         field = field.drawn(k_field, n, one_for_each_row=True)
     layout, field = field.layout, for_prediction(field, n * n_ticks)
-    n_candidates = 1 if field.noise is None else N_CANDIDATES
+    is_normal = field.tails is None and (field.noise is None or isinstance(field.noise, PreparedConstant))
+    n_candidates = 1 if is_normal else N_CANDIDATES
 
     def tick(before: Particles, inputs: tuple[Array, Array, Array, Cells]) -> tuple[Particles, tuple[Array, Array]]:
         k, h, u, here = inputs

@@ -3,7 +3,8 @@
 A law with jumps has the covariance of the law without them (`numerics.tails`), so that forecasts many steps ahead,
 whose noise adds up, hardly change. Share and width are those of highest density at the rows that training has seen.
 Rows held back decide whether jumps are used: the likelihood ratio there, of two laws that know nothing of these rows,
-is above 1/α with a probability of at most α where the law without jumps is right, whatever the dependence of rows.
+is above 1/α with a probability of at most α where the law without jumps is right, whatever the dependence of rows. The
+bound is approximate: the same rows chose the state of training and the lags.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class NoiseFrames(abc.ABC):
         level = checks.level("coverage", coverage, "ask for one at a time")
         panel = self._read(y)
         if panel.is_panel:
-            raise OptionError("y is a panel; expected one series: pass the rows of one, {id: y[id]} to `correlation`.")
+            raise OptionError("y is a panel; expected one series: panels have `correlation` alone, without intervals.")
         n_draws, ends = checks.positive_int("n_draws", n_draws), (0.5 - level / 2, 0.5 + level / 2)
         tail, of_row = further_rows(self.units_, panel, read_covariates(X), self.tails_)[ONLY]
         dim, runner = len(self.columns_), self._runner()

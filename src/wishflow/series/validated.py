@@ -235,11 +235,11 @@ def train_validated(problems: Sequence[ValidatedProblem], callbacks: Any = None)
     with CallbackList(callbacks) as calls:
         journal = functools.partial(Journal, calls, n_models=len(problems), started=time.perf_counter())
         found = [_trained_member(p, shared, functools.partial(journal, (k,))) for k, p in enumerate(problems)]
-    candidates = joined([one.candidates for one in found])
     states = [_state_with(one.state, p, shared.before) for one, p in zip(found, problems, strict=True)]
     held = _held_densities(states, shared, first.seed) if len(found) > 1 else np.zeros((1, 0))
     weights = mixture_weights(held, PRIOR_ROWS)
     kept = [k for k, weight in enumerate(weights) if weight > 0.0]
+    candidates = joined([found[k].candidates for k in kept])
     calibration = None
     if first.calibrates:
         calibration = _calibration([problems[k] for k in kept], [found[k].state for k in kept], weights[kept], shared)

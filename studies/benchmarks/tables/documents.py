@@ -35,6 +35,7 @@ PARTS = {
     "growth_memory": performance.growth_memory_table,
     "first_use": performance.first_use_table,
     "waiting": performance.waiting_table,
+    "update_latency": performance.latency_table,
     "calibration": calibration.calibration_table,
     "uci_members": calibration.member_table,
     "drift_posterior": calibration.drift_table,

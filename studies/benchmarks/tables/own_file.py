@@ -31,14 +31,8 @@ def time_table() -> str:
     total = {key: sum(part[key] for part in steps.values()) for key in columns}
     parts = {**{names[step]: part for step, part in steps.items()}, "all": total}
     rows = {name: {text: f"{part[key]:.0f}" for key, text in columns.items()} for name, part in parts.items()}
-    cores, load = found["provenance"]["cpu_count"], max(part["load"] for part in steps.values())
-    note = f"{cores} cores, which ran up to {load:.0f} processes at a time"
-    others = [
-        f"an earlier run, beside up to {run['load']:.0f} processes, took {run['seconds']:.0f} seconds "
-        f"({run['processor_seconds']:.0f} of the processor)"
-        for run in found.get("earlier", [])
-    ]
-    return f"{grid('', rows)}\n\n{'; '.join([source_text(found['provenance']) + ', ' + note, *others])}."
+    source = source_text(found["provenance"])
+    return f"{grid('', rows)}\n\nSource: {source}, {found['provenance']['cpu_count']} cores."
 
 
 PARTS: dict[str, Callable[[], str]] = {

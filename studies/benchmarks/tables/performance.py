@@ -127,6 +127,19 @@ def waiting_table() -> str:
     return grid("estimator", rows)
 
 
+def latency_table() -> str:
+    """Seconds from a new row of a series to a forecast."""
+    found = result("update_latency.json")
+    if found is None:
+        return NOT_MEASURED
+    rows = {}
+    for name, run in found["runs"].items():
+        times = {part: f"{run[part]['wall']:.3f}" for part in ("update", "forecast")}
+        both = f"{run['both']['wall']:.3f} ({found['limit']:g})"
+        rows[name] = {"kept": run["kept"], **times, "both, seconds (limit)": both, "longest": f"{run['longest']:.3f}"}
+    return f"{grid('forecaster', rows)}\n\nSource: {source_text(found['provenance'])}."
+
+
 def checks_table() -> str:
     """Seconds and outcome of scikit-learn's checks of estimators."""
     found = result("checks.json")
