@@ -85,6 +85,8 @@ class WishartForecaster(BaseForecaster):
         How many models are trained and mixed.
     reservoir_size : int, default=4096
         How many rows of the past are kept for updates of the parameters.
+    panel_effects : bool, default=False
+        Whether each series of a panel has its own level and scale.
 
     Attributes
     ----------
@@ -174,6 +176,7 @@ class WishartForecaster(BaseForecaster):
         calibrate="auto",
         n_members=1,
         reservoir_size=4096,
+        panel_effects=False,
     ):
         self.drift = drift
         self.diffusion = diffusion
@@ -207,6 +210,7 @@ class WishartForecaster(BaseForecaster):
         self.calibrate = calibrate
         self.n_members = n_members
         self.reservoir_size = reservoir_size
+        self.panel_effects = panel_effects
         super().__init__()
 
     # --- fitting ---

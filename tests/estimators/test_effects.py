@@ -10,7 +10,6 @@ import pytest
 import wishflow as wf
 from wishflow.numerics.scaling import Scaler
 from wishflow.series.choosing import scalers_of
-from wishflow.series.data import intake
 from wishflow.series.data.effects import series_scalers
 from wishflow.series.defaults import judge_of
 
@@ -33,7 +32,7 @@ def panel(n, seed=0):
 
 @pytest.fixture(scope="module")
 def many():
-    return wf.WishartForecaster(**LINEAR).fit(pd.concat(panel(150), names=["id"]))
+    return wf.WishartForecaster(panel_effects=True, **LINEAR).fit(pd.concat(panel(150), names=["id"]))
 
 
 def scalers(rows):
@@ -100,7 +99,8 @@ def test_a_panel_of_one_series_has_no_effects():
 
 
 def test_choices_are_made_in_the_units_of_each_series():
-    judge = judge_of({"max_gap": 24, "freq": None}, wf.series.data.frames.read(panel(150), "y"), None, 0.1)
+    options = {"max_gap": 24, "freq": None, "panel_effects": True}
+    judge = judge_of(options, wf.series.data.frames.read(panel(150), "y"), None, 0.1)
     for piece, scaler in zip(judge.pieces, scalers_of(judge.pieces, judge.raw), strict=True):
         z = scaler.forward(piece.values)
         assert abs(z.mean()) < 0.3 and 0.7 < z.std() < 1.4
@@ -109,7 +109,7 @@ def test_choices_are_made_in_the_units_of_each_series():
 # --- the forecaster ---------------------------------------------------------------------------------
 
 
-def test_series_of_different_size_share_a_model_without_loss(many, monkeypatch):
+def test_series_of_different_size_share_a_model_without_loss(many):
     """One model of four series is no worse, a step ahead, than a model for each; without effects it is."""
     later = panel(350)
     rows = {key: frame.iloc[150:] for key, frame in later.items()}
@@ -118,7 +118,6 @@ def test_series_of_different_size_share_a_model_without_loss(many, monkeypatch):
         {key: wf.WishartForecaster(**LINEAR).fit(later[key].iloc[:150]).log_prob(rows[key]).mean() for key in rows}
     )
     assert pooled.mean() > alone.mean() - 0.02
-    monkeypatch.setattr(intake, "series_scalers", lambda values, pooled: {})
     common = wf.WishartForecaster(**LINEAR).fit({key: frame.iloc[:150] for key, frame in later.items()})
     assert common.log_prob(rows).mean() < pooled.mean() - 0.5
     ahead = many.forecast(200, n_draws=100)
@@ -146,7 +145,7 @@ def test_series_that_were_not_known_have_the_common_units(many):
 
 def test_limits_are_those_of_all_series_together():
     rows = panel(120)
-    model = wf.WishartForecaster(limits=0, **LINEAR).fit(rows)
+    model = wf.WishartForecaster(limits=0, panel_effects=True, **LINEAR).fit(rows)
     low, high = (getattr(pd.concat(rows)["a"], name)() for name in ("min", "max"))
     draws = [found.samples.values for found in model.forecast(300, n_draws=100).values()]
     assert min(part.min() for part in draws) >= low - 1e-6 and max(part.max() for part in draws) <= high + 1e-6
@@ -173,6 +172,6 @@ def test_names_of_the_index_are_kept_whatever_form_rows_have(many):
 @pytest.mark.slow
 def test_held_back_rows_choose_in_the_units_of_each_series():
     """The whole of the defaults on a panel: scores of candidates are not those of the widest series alone."""
-    model = wf.WishartForecaster(n_inducing=8, max_iter=10, rank=1, random_state=0).fit(panel(200))
+    model = wf.WishartForecaster(n_inducing=8, max_iter=10, rank=1, panel_effects=True, random_state=0).fit(panel(200))
     scores = model.validation_history_.filter(like="crps").to_numpy()
     assert (scores > 0.05).all() and (scores < 1.0).all()

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import numbers
 import time
+import warnings
 from typing import Any
 
 import numpy as np
@@ -158,7 +159,10 @@ class _Rolling:
         return tails[self.key].index[-1] if self.key in tails else None
 
     def update(self, rows: pd.DataFrame) -> None:
-        self.forecaster.update(rows if self.key is ONLY else {self.key: rows}, self.X)
+        with warnings.catch_warnings():
+            # Whether a new fit is due is no question here: it is fitted once, and scored.
+            warnings.filterwarnings("ignore", "a new fit is due", UserWarning)
+            self.forecaster.update(rows if self.key is ONLY else {self.key: rows}, self.X)
 
     def forecast(self, steps: list[int], n_draws: int) -> Forecast:
         found = self.forecaster.forecast(steps, self.X, n_draws=n_draws)

@@ -151,7 +151,8 @@ def judge_of(options: Mapping[str, Any], panel: Panel, X: Panel | None, fraction
     """The series in the units of y on their grid, cut at long gaps."""
     # With a lag above 1 rows that never came are rows of the grid.
     spec = DynamicsSpec(lags=2, max_gap=float(checks.positive_int("max_gap", options["max_gap"])))
-    units, tails = training_data(panel, X, spec, None, False, options["freq"])
+    has_effects = checks.flag("panel_effects", options["panel_effects"])
+    units, tails = training_data(panel, X, spec, None, False, options["freq"], has_effects)
     pieces = []
     for key, tail in tails.items():
         tail = units.rows(tail, slice(-MOST_ROWS, None))
@@ -163,7 +164,7 @@ def judge_of(options: Mapping[str, Any], panel: Panel, X: Panel | None, fraction
 
 def _piece(units: Units, key: Any, tail: Tail, ticks: Ticks) -> choosing.Piece:
     y, first = units.of_series(key).inverse(ticks.y), int(ticks.row[0])
-    return choosing.Piece(y, tail.index[ticks.row], ticks.u, first, len(tail.index), key)
+    return choosing.Piece(y, tail.index[ticks.row], ticks.u, first, len(tail.index), key if units.effects else None)
 
 
 def given_periods(judge: choosing.Judge, calendar: bool | str) -> tuple[str, ...]:

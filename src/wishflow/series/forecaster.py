@@ -139,6 +139,10 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
         K > 1 mixes K models that are trained from different starts.
     reservoir_size : int, default=4096
         How many rows of the past are kept for `update(update_params=True)`, from 0 to 1,000,000.
+    panel_effects : bool, default=False
+        Whether each series of a panel has its own level and scale, shrunk towards those of all rows. True is for series
+        of different size that move alike, such as sales of several stores. False is for paths of one system, whose
+        dynamics depend on the values themselves.
 
     Attributes
     ----------
@@ -331,6 +335,7 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
         calibrate="auto",
         n_members=1,
         reservoir_size=updating.RESERVOIR,
+        panel_effects=False,
     ):
         self.drift = drift
         self.diffusion = diffusion
@@ -364,6 +369,7 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
         self.calibrate = calibrate
         self.n_members = n_members
         self.reservoir_size = reservoir_size
+        self.panel_effects = panel_effects
 
     # --- fitting ---
 
@@ -424,7 +430,9 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
         self.seed_ = checks.fixed_seed(self.random_state)
         self.columns_, self.is_series_, self.is_panel_ = panel.columns, panel.is_series, panel.is_panel
         self.name_: Any = y.name if isinstance(y, pd.Series) else None
-        data = training_data(panel, covariates, self.spec_, settings.transform, settings.calendar, self.freq)
+        has_effects = checks.flag("panel_effects", self.panel_effects)
+        chosen = (settings.transform, settings.calendar, self.freq, has_effects)
+        data = training_data(panel, covariates, self.spec_, *chosen)
         self.units_, tails = data if settings.periods is None else defaults.with_periods(*data, settings.periods)
         announce(self, settings)
         self.fh_ = fh

@@ -20,7 +20,13 @@ from .units import Tail, Units
 
 
 def training_data(
-    panel: Panel, X: Panel | None, spec: DynamicsSpec, transform: Any, calendar: bool | str, freq: Any
+    panel: Panel,
+    X: Panel | None,
+    spec: DynamicsSpec,
+    transform: Any,
+    calendar: bool | str,
+    freq: Any,
+    has_effects: bool = False,
 ) -> tuple[Units, dict[Any, Tail]]:
     """Training data: what is learnt of them (axis, transforms, scales, calendar), and the series in these units."""
     indices = [table.index for table in panel.tables.values()]
@@ -31,7 +37,7 @@ def training_data(
     y_scaler = Scaler(np.nanmean(came, axis=0), np.nanstd(came, axis=0))
     parts = dict(zip(rows, np.split(z, np.cumsum([len(r.index) for r in rows.values()])[:-1]), strict=True))
     effects: dict[Any, Scaler] = {}
-    if len(rows) > 1:
+    if has_effects and len(rows) > 1:
         effects = series_scalers({key: parts[key][r.is_row] for key, r in rows.items()}, y_scaler)
     known = np.concatenate([r.covariates[r.is_row] for r in rows.values()])
     x_scaler = Scaler.identity(0) if X is None else Scaler.of(known, "X")
