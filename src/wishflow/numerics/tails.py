@@ -77,8 +77,8 @@ def tail_draw(
     shape: tuple[int, ...],
     dtype: DTypeLike,
     tails: Scalar | float | Jumps,
-    n: Num[Array, ...] | int = 0,
-) -> Float[Array, ...]:
+    n: Num[Array, "*#shape"] | int = 0,
+) -> Float[Array, "*shape"]:
     """What `tail_variance` makes s of, given n known entries of a row: a uniform number for jumps, χ²_{κ+n} else."""
     if isinstance(tails, Jumps):
         return jax.random.uniform(key, shape, dtype)
@@ -88,8 +88,8 @@ def tail_draw(
 def tail_variance(
     draw: Float[Array, "*shape"],
     tails: Scalar | float | Jumps,
-    squares: Float[Array, ...] | float = 0.0,
-    n: Num[Array, ...] | int = 0,
+    squares: Float[Array, "*#shape"] | float = 0.0,
+    n: Num[Array, "*#shape"] | int = 0,
 ) -> Float[Array, "*shape"]:
     """s, given n entries of a row whose squared length rᵀB⁻¹r is known."""
     if isinstance(tails, Jumps):
