@@ -31,10 +31,15 @@ from .collapsed import CollapsedStatistics, collapsed_bound, collapsed_statistic
 from .sparse_gp import SparseGPModel
 
 Records = dict[str, Float[Array, " chunk"]]
+# Parameters, optimiser, −bound / N and what is recorded.
+Carry = tuple[PyTree, PyTree, Scalar, Records]
 
 CHUNK = 50
 # −bound / N where it cannot be computed.
 TOO_FAR = 1e10
+# Where its line search fails, optax takes a step all the same. One that raises −bound / N by more than rounding is
+# refused, and the next one follows the gradient. Models that converged before others of their batch come here.
+LARGEST_RISE = 1e-7
 OPTIMISER = optax.lbfgs(memory_size=20, linesearch=optax.scale_by_zoom_linesearch(max_linesearch_steps=15))
 
 
@@ -56,10 +61,13 @@ def _mask(model: SparseGPModel) -> PyTree:
     )
 
 
-def start_collapsed(model: SparseGPModel) -> CollapsedState:
-    parameters, _ = eqx.partition(model, _mask(model))
+def _start_of_optimiser(parameters: PyTree) -> PyTree:
     # Strong types throughout: a weakly typed leaf would make the second chunk another program.
-    optimiser = jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), OPTIMISER.init(parameters))
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), OPTIMISER.init(parameters))
+
+
+def start_collapsed(model: SparseGPModel) -> CollapsedState:
+    optimiser = _start_of_optimiser(eqx.partition(model, _mask(model))[0])
     return CollapsedState(model, optimiser, jnp.full((), -jnp.inf, model.output.basis.Z.dtype))
 
 
@@ -74,22 +82,30 @@ def run_collapsed(state: CollapsedState, data: Batch, n: Int[Array, ""]) -> tupl
 
     value_and_grad = optax.value_and_grad_from_state(loss)
 
-    def body(i: Int[Array, ""], carry: tuple[PyTree, PyTree, Records]) -> tuple[PyTree, PyTree, Records]:
-        parameters, optimiser, records = carry
+    def body(
+        i: Int[Array, ""], carry: tuple[PyTree, PyTree, Scalar, Records]
+    ) -> tuple[PyTree, PyTree, Scalar, Records]:
+        parameters, optimiser, _, records = carry
         value, gradient = value_and_grad(parameters, state=optimiser)
         gradient = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0.0), gradient)
         updates, moved = OPTIMISER.update(gradient, optimiser, parameters, value=value, grad=gradient, value_fn=loss)
         new = optax.apply_updates(parameters, updates)
         is_good = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(new)]).all()
-        new = jax.tree.map(lambda a, b: jnp.where(is_good, a, b), new, parameters)
+        new_value = optax.tree_utils.tree_get(moved, "value")
+        is_kept = is_good & (new_value <= value + LARGEST_RISE)
+        new, moved, new_value = jax.tree.map(
+            lambda a, b: jnp.where(is_kept, a, b),
+            (new, moved, new_value),
+            (parameters, _start_of_optimiser(parameters), value),
+        )
         noise = eqx.combine(new, fixed).likelihood.noise_summary()
         report = {"objective": -value * data.n_data, "noise": noise, "skipped": 1.0 - is_good}
-        return new, moved, {name: records[name].at[i].set(value) for name, value in report.items()}
+        return new, moved, new_value, {name: records[name].at[i].set(value) for name, value in report.items()}
 
     records = {name: jnp.full((CHUNK,), jnp.nan) for name in ("objective", "noise", "skipped")}
-    parameters, optimiser, records = jax.lax.fori_loop(0, n, body, (parameters, state.optimiser, records))
-    value = -optax.tree_utils.tree_get(optimiser, "value") * data.n_data
-    return CollapsedState(eqx.combine(parameters, fixed), optimiser, value), records
+    start = (parameters, state.optimiser, -state.value / data.n_data, records)
+    parameters, optimiser, value, records = jax.lax.fori_loop(0, n, body, start)
+    return CollapsedState(eqx.combine(parameters, fixed), optimiser, -value * data.n_data), records
 
 
 def finish_collapsed(model: SparseGPModel, data: Batch) -> SparseGPModel:
