@@ -83,9 +83,11 @@ def page(script: Path) -> str:
     downloads = f"Download it as a [script]({script.name}) or as a [notebook]({script.stem}.ipynb)."
     parts, number = [first.source, downloads], 0
     for cell in others:
-        parts.append(cell.source if cell.is_text else f"```python\n{cell.source}\n```")
         if cell.is_text:
+            parts.append(cell.source)
             continue
+        code = SHOW.sub("plt.show()", cell.source)  # captions stand below their figures
+        parts.append(f"```python\n{code}\n```")
         if text := next(printed):
             parts.append(f"```text\n{text}\n```")
         for caption in SHOW.findall(cell.source):

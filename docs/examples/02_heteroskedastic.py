@@ -47,10 +47,11 @@ models = {
 log_density = {"truth": new.log_prob(new.X, new.y).mean()}
 for name, model in models.items():
     log_density[name] = model.fit(problem.X, problem.y).log_prob(new.X, new.y).mean()
-print({name: round(float(value), 3) for name, value in log_density.items()})
+for name, value in log_density.items():
+    print(f"{name:9} log density {value:6.3f}")
 
 # %% [markdown]
-# No model can be better than the truth on average. What is missing to it is what there is to gain.
+# No model can be better than the truth on average.
 #
 # ## Intervals along a line
 #
@@ -73,7 +74,8 @@ axes[0].set_ylabel("y at $x_1 = 0$")
 plt.show()  # Intervals of 90 %: those of the flow are narrow where the noise is small, and wide where it is large.
 
 # %%
-print({name: f"mean error of the width {value:.2f}" for name, value in gap.items()})
+for name, value in gap.items():
+    print(f"{name:9} mean error of the width {value:.2f}")
 
 # %% [markdown]
 # Next: [choose a model](../howto/choose_a_model.md), and [uncertainty you can check](../uncertainty.md) for data whose

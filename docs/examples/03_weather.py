@@ -26,7 +26,7 @@ train, later = weather.iloc[:720].copy(), weather.iloc[720:744]
 rng = np.random.default_rng(0)
 train = train.mask(rng.uniform(size=train.shape) < 0.1)
 train.iloc[600:624, 1] = np.nan
-print(train.isna().mean().round(3).to_dict())
+print("missing:", train.isna().mean().round(2).to_dict())
 
 # %% [markdown]
 # ## Fit and forecast
@@ -68,7 +68,7 @@ seen = later.notna()
 inside = ((low <= later) & (later <= high)).where(seen).mean().mean()
 error = (forecast.mean - later).abs().mean()
 print(f"{inside:.0%} of {int(seen.to_numpy().sum())} values are inside their 90 % intervals")
-print(error.round(1).to_dict())
+print("mean absolute error:", error.round(1).to_dict())
 
 # %% [markdown]
 # One day says little: `wf.backtest` rolls over many origins ([forecast your own series](../tutorials/forecasting.md)).

@@ -47,22 +47,19 @@ threshold = model.log_prob(y.iloc[:360]).min() - 2.0
 # the part in. No parameters are trained.
 
 # %%
-scores, flagged = [], []
+scores, flagged = [], {}
 for start in range(360, 500, 20):
     part = y.iloc[start : start + 20].copy()
-    score = model.log_prob(part)
-    found = score.copy()
-    while (score < threshold).any():
+    while (score := model.log_prob(part)).min() < threshold:
         first = score.index[score < threshold][0]
-        found[first] = score[first]
+        flagged[first] = score[first]
         part.loc[first] = np.nan
-        flagged.append(first)
-        score = model.log_prob(part)
-        found[found.index > first] = score[found.index > first]
-    scores.append(found)
+    scores.append(score)
     model.update(part)
 scores = pd.concat(scores)
-print("flagged rows:", index.get_indexer(flagged).tolist())
+scores.update(pd.Series(flagged))
+found = index.get_indexer(list(flagged))
+print("flagged rows:", found.tolist())
 
 # %%
 fig, (top, bottom) = plt.subplots(2, 1, figsize=(8.0, 4.4), sharex=True, layout="constrained")
@@ -73,7 +70,7 @@ top.set_ylabel("reading")
 top.legend(ncols=2, loc="lower left", frameon=False)
 bottom.plot(rows, scores.to_numpy(), color="black", lw=1.0)
 bottom.axhline(threshold, color="#7F7F7F", ls=":", label="threshold")
-bottom.plot(index.get_indexer(flagged), scores[flagged], "o", color="#D55E00", label="flagged")
+bottom.plot(found, list(flagged.values()), "o", color="#D55E00", label="flagged")
 bottom.set(xlabel="row", ylabel="log density")
 bottom.legend(ncols=2, loc="lower left", frameon=False)
 plt.show()  # The fault in row 460 is inside the usual range of each sensor, but not of both together.

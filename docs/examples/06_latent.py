@@ -50,7 +50,8 @@ direct = wf.WishartForecaster(lags=1, rank=6, max_iter=40, **few).fit(train)
 forecasts = {"latent state": latent.forecast(40, n_draws=500), "one lag": direct.forecast(40, n_draws=500)}
 error = {name: float((found.mean - later).abs().mean().mean()) for name, found in forecasts.items()}
 noise = float(np.abs(y.to_numpy() - signal)[380:].mean())
-print({name: round(value, 2) for name, value in {**error, "observation noise alone": noise}.items()})
+for name, value in {**error, "observation noise alone": noise}.items():
+    print(f"mean absolute error, {name}: {value:.2f}")
 
 # %%
 fig, axes = plt.subplots(1, 2, figsize=(8.4, 3.4), sharey=True, layout="constrained")
