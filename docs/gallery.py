@@ -92,7 +92,8 @@ def page(script: Path) -> str:
             parts.append(f"```text\n{text}\n```")
         for caption in SHOW.findall(cell.source):
             number += 1
-            parts.append(f"![{caption}](../figures/examples/{figure_name(script, number)})\n\n*{caption}*")
+            file = f"../figures/examples/{figure_name(script, number)}"
+            parts.append(f"[![{caption}]({file})]({file})\n\n*{caption}*")  # a click shows it at any size
     return "\n\n".join(parts) + "\n"
 
 

@@ -27,7 +27,7 @@ X = rng.uniform(-2.0, 2.0, (100, 1))
 X = X[(X[:, 0] < 0.2) | (X[:, 0] > 1.2)]
 y = np.sin(3.0 * X[:, 0]) + 0.3 * rng.normal(size=len(X))
 
-N_FITS = 12  # on a GPU hundreds take little longer than these
+N_FITS = 12  # take more on a GPU: there all of them are trained in one program
 rows = rng.integers(len(X), size=(N_FITS, len(X)))
 model = wf.SparseGPRegressor(n_inducing=15, calibrate=None, random_state=0)
 fitted = wf.fit_many([clone(model) for _ in rows], [(X[chosen], y[chosen]) for chosen in rows])
@@ -53,6 +53,7 @@ hole = (grid[:, 0] > 0.4) & (grid[:, 0] < 1.0)
 print(f"spread of the fits in the hole {spread[hole].mean():.2f}, elsewhere {spread[~hole].mean():.2f}")
 
 # %% [markdown]
-# The same call takes flows: `wf.fit_many([wf.FlowRegressor(random_state=s) for s in range(20)], [(X, y)] * 20)` needs a
-# GPU to be quick. For a better prediction rather than a picture of its spread, use `n_members=5` of an estimator:
-# [GPUs and many fits](../howto/many_fits.md), [members and calibration](../howto/members_and_calibration.md).
+# The same call takes flows: `wf.fit_many([wf.FlowRegressor(random_state=s) for s in range(20)], [(X, y)] * 20)`. What a
+# GPU gains there is in [performance](../performance.md#on-an-accelerator). For a better prediction rather than a
+# picture of its spread, use `n_members=5` of an estimator: [GPUs and many fits](../howto/many_fits.md),
+# [members and calibration](../howto/members_and_calibration.md).
