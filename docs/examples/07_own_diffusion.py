@@ -84,7 +84,7 @@ ax.plot(level, truth, color="black", ls="--", label="true standard deviation")
 ax.plot(level, sd, color="#D55E00", lw=2.0, label="learnt standard deviation")
 ax.set(xlabel="level", ylabel="noise of the next step", xlim=level[[0, -1]], ylim=(0.0, 1.2))
 ax.legend(frameon=False, loc="upper left")
-plt.show()  # The learnt noise follows the truth over the range of the data.
+plt.show()  # The learnt noise grows with the level, as the true one does. Rows are few at the ends.
 
 # %% [markdown]
 # Next: [your own kernel, likelihood or diffusion](../extend.md) has all three parts, with their rules and tests.
