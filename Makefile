@@ -22,8 +22,8 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.jax_cache
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.5
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo docs test test-slow test-all test-lowest bench reproduce-uci reproduce-beijing lint format \
-	types
+.PHONY: help install demo docs gallery test test-slow test-all test-lowest bench reproduce-uci reproduce-beijing lint \
+	format types
 
 help:
 	@echo "make demo      the models side by side on simulated data (figures in demo_output/)"
@@ -37,6 +37,7 @@ help:
 	@echo "make format    let ruff repair and format the code"
 	@echo "make types     the type checker alone"
 	@echo "make docs      the documentation as a site (site/index.html); warnings are errors"
+	@echo "make gallery   run the examples of docs/examples again: figures and printed lines (ARGS=01 for one of them)"
 	@echo "make install   the virtual environment alone ($(VENV))"
 
 install: $(STAMP)
@@ -59,6 +60,9 @@ $(VENV)/.installed-docs: $(STAMP)
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "site/index.html"
+
+gallery: $(STAMP)
+	$(BIN)/python docs/gallery.py $(ARGS)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(ARGS)

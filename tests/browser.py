@@ -18,6 +18,7 @@ from typing import Any
 PROGRAM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
 )
+REPORT_IS_READY = "document.documentElement?.dataset.ready === 'yes'"
 
 
 class Page:
@@ -67,8 +68,10 @@ class Page:
         elif method == "Network.requestWillBeSent":
             self.requests.append(parameters["request"]["url"])
 
-    def open(self, path: Path, width: int = 1100, height: int = 900, dark: bool = False) -> None:
-        """Show a file at a size, and wait until its script has run."""
+    def open(
+        self, path: Path, width: int = 1100, height: int = 900, dark: bool = False, ready: str = REPORT_IS_READY
+    ) -> None:
+        """Show a file at a size, and wait until the expression `ready` is true in it."""
         self.problems.clear()
         self.requests.clear()
         self.call(
@@ -79,7 +82,7 @@ class Page:
         self.call("Page.navigate", url="about:blank")  # so that the page before cannot be taken for this one
         self.call("Page.navigate", url=path.absolute().as_uri())
         for _ in range(200):
-            if self.run("document.documentElement?.dataset.ready === 'yes'"):
+            if self.run(ready):
                 return
             time.sleep(0.05)
         raise TimeoutError(f"the script of {path} did not end: {self.problems}")

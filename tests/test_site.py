@@ -1,14 +1,23 @@
-"""The pages of docs/ make a site: all of them are in its navigation, links between them resolve, lines are short."""
+"""The pages of docs/ make a site: all of them are in its navigation, links between them resolve, lines are short.
+
+Pages that are made of the examples (docs/gallery.py) are tested like those that are written.
+"""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import os
 import re
+import subprocess
+import sys
 import unicodedata
 from pathlib import Path
 from types import ModuleType
 
+import browser
 import pytest
+from examples import gallery
 
 import wishflow
 
@@ -16,7 +25,8 @@ yaml = pytest.importorskip("yaml")
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = sorted(DOCS.rglob("*.md"))
+GENERATED_FILES = {DOCS / place: content for place, content in gallery.generated().items()}
+PAGES = sorted([*DOCS.rglob("*.md"), *(path for path in GENERATED_FILES if path.suffix == ".md")])
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 GENERATED = re.compile(r"^<!-- results:(\w+) -->.*?^<!-- /results:\1 -->", re.MULTILINE | re.DOTALL)
@@ -32,9 +42,14 @@ def nav_files(entry: object) -> list[str]:
     return [file for part in parts for file in nav_files(part)]
 
 
+def text_of(page: Path) -> str:
+    """The Markdown of a page, written or made."""
+    return GENERATED_FILES[page] if page in GENERATED_FILES else page.read_text(encoding="utf-8")
+
+
 def prose(page: Path) -> str:
     """The text of a page without its blocks of code."""
-    return FENCE.sub("", page.read_text(encoding="utf-8"))
+    return FENCE.sub("", text_of(page))
 
 
 def anchor(heading: str) -> str:
@@ -56,7 +71,7 @@ def broken_links(page: Path) -> list[str]:
             continue
         file, _, name = link.partition("#")
         target = (page.parent / file).resolve() if file else page
-        is_there = target.is_file() and target.is_relative_to(DOCS)
+        is_there = (target in GENERATED_FILES or target.is_file()) and target.is_relative_to(DOCS)
         if not is_there or (name and name not in anchors(target)):
             broken.append(link)
     return broken
@@ -87,7 +102,9 @@ def test_every_page_has_one_title():
     assert not [page.name for page in PAGES if len(re.findall(r"^# ", prose(page), re.MULTILINE)) != 1]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+@pytest.mark.parametrize(
+    "page", sorted(set(PAGES) - set(GENERATED_FILES)), ids=lambda page: str(page.relative_to(DOCS))
+)
 def test_lines_are_short_outside_of_tables(page):
     """Parts that are made of result files are as long as these."""
     lines = GENERATED.sub("", page.read_text(encoding="utf-8")).splitlines()
@@ -98,7 +115,7 @@ def test_lines_are_short_outside_of_tables(page):
 def test_a_page_opens_with_what_it_is_for(page):
     """The first paragraph says what the reader can do after it, or look up there."""
     opening = prose(page).split("\n\n")[1]
-    assert re.match(r"(After this (page|tutorial) you|Look up|Fit )", opening), opening
+    assert re.match(r"(After this (page|tutorial|example) you|Look up|Fit )", opening), opening
 
 
 def named(path: str) -> object:
@@ -115,3 +132,24 @@ def test_the_reference_names_what_there_is_and_all_that_is_public():
     public = [getattr(wishflow, name) for name in wishflow.__all__]
     missing = [thing for thing in public if not isinstance(thing, ModuleType) and thing not in objects]
     assert objects and not missing
+
+
+@pytest.mark.slow
+def test_the_site_needs_no_network(tmp_path):
+    """Formulas are drawn, at the width of a phone too, and no page asks another host for anything."""
+    pytest.importorskip("mkdocstrings", reason="needs the extra docs")
+    if importlib.util.find_spec("sphinx-mathjax-offline") is None or browser.PROGRAM is None:
+        pytest.skip("needs the extra docs (sphinx-mathjax-offline) and Chromium")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, check=True, timeout=240)
+    outside = re.compile(r"""<(?:script|img|link rel="stylesheet")[^>]+(?:src|href)=["']?https?:""")
+    assert not [page.name for page in tmp_path.rglob("*.html") if outside.search(page.read_text(encoding="utf-8"))]
+    formulas, drawn = "document.querySelectorAll('.arithmatex')", "document.querySelectorAll('.arithmatex svg')"
+    widths = f"Math.min(...[...{drawn}].map(svg => svg.getBoundingClientRect().width))"
+    with browser.chromium() as page:
+        for width in (1200, 390):
+            ready = f"document.readyState === 'complete' && {formulas}.length === {drawn}.length"
+            page.open(tmp_path / "model.html", width=width, ready=ready)
+            assert page.run(f"{formulas}.length") > 50 and page.run(widths) > 4.0
+            assert not page.run("document.querySelectorAll('[data-mml-node=merror]').length")
+            assert not page.problems and not [url for url in page.requests if url.startswith("http")]
