@@ -14,7 +14,7 @@ from ..errors import DataError
 from ..likelihoods import Bernoulli, Categorical, LikelihoodSpec
 from ..training.specs import TrainingSpec
 from . import presets
-from .data import check_same_rows, checked_rows, target_names
+from .data import check_labels, check_same_rows, checked_rows, target_names
 from .estimator import ModelEstimator, Validated, check_average
 from .flow_options import flow_spec, flow_training
 from .training import Problem
@@ -224,6 +224,7 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
         return self._trained(fitted, fitted._prepare(X, y))
 
     def _prepare(self, X: Any, y: Any, n_rows: int | None = None) -> Problem:
+        check_labels(y)
         self.target_names_ = target_names(y)
         X, y = checked_rows(self, X, y, ensure_min_samples=2)
         check_classification_targets(y)

@@ -19,7 +19,7 @@ from ..specs import checks
 from ..training.options import TrainingOptions, preset_spec, with_options
 from ..training.specs import TrainingSpec
 from . import prediction
-from .data import check_no_labels, checked_numbers, checked_rows, checked_targets, target_names
+from .data import check_no_labels, check_numeric, checked_numbers, checked_rows, checked_targets, target_names
 from .diagnosis import LEVELS, Diagnosis, diagnosis_of
 from .estimator import ModelEstimator, Validated, check_average, with_log_rate
 from .flow_options import flow_spec, flow_training
@@ -63,6 +63,7 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
 
     def _prepare(self, X: Any, y: Any, n_rows: int | None = None) -> Problem:
         check_no_labels(y)
+        check_numeric(y, "y")
         self.target_names_ = target_names(y)
         X, y = checked_rows(self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2)
         y = checked_numbers(y)
