@@ -45,6 +45,10 @@ class ModelFileError(WishflowError, ValueError):
     """A model file is damaged, of another version or not a model file; also a `ValueError`."""
 
 
+class CheckpointError(WishflowError, OSError):
+    """A checkpoint cannot be written, for want of room or rights; also an `OSError`."""
+
+
 class DatasetError(WishflowError, FileNotFoundError):
     """A data set is neither in the data folder nor in the cache and cannot be downloaded; a `FileNotFoundError`."""
 
