@@ -17,6 +17,7 @@ from structure import PACKAGE
 import wishflow as wf
 from wishflow.callbacks import Callback
 from wishflow.errors import CheckpointError, OptionError
+from wishflow.series.recalibration import HorizonScales
 from wishflow.training import checkpoints as module
 from wishflow.training.checkpoints import fingerprint
 
@@ -38,6 +39,9 @@ FITS = {
     ),
     "series": lambda **k: wf.WishartForecaster(max_iter=300, rank=1, validation_fraction=0, **SMALL, **k).fit(SERIES),
     "validated series": lambda **k: wf.WishartForecaster(max_iter=300, rank=1, lags=1, **SMALL, **k).fit(SERIES),
+    "members of series": lambda **k: wf.WishartForecaster(
+        max_iter=200, rank=1, validation_fraction=0, n_members=2, **SMALL, **k
+    ).fit(SERIES),
     "members": lambda **k: wf.FlowRegressor(
         max_iter=200, n_steps=2, validation_fraction=0, n_members=2, **SMALL, **k
     ).fit(X, Y),
@@ -76,8 +80,11 @@ class KillAfter(Callback):
 
 
 def leaves(model):
-    parts = [model.model_, getattr(model, "members_", None), getattr(model, "calibration_", None)]
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(parts) if not isinstance(leaf, str)]
+    bands = model.calibration_
+    parts = [model.model_, vars(bands) if isinstance(bands, HorizonScales) else bands]
+    members = getattr(model, "members_", ())
+    parts += list(members.values()) if isinstance(members, dict) else [one.model for one in members]
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(parts)]
 
 
 def assert_equal(one, other):
@@ -88,7 +95,10 @@ def assert_equal(one, other):
     pd.testing.assert_frame_equal(*same)
 
 
-@pytest.mark.parametrize("name", FITS)
+QUICK = ("flow", "series", "counts")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in FITS])
 def test_a_killed_fit_ends_as_one_that_was_not(name, tmp_path):
     watch = KillAfter(10**6)
     whole = FITS[name](callbacks=[watch])
@@ -109,9 +119,9 @@ def test_a_fit_that_ended_is_read(tmp_path):
 
 
 def test_each_fit_has_a_folder_of_its_own(tmp_path):
-    for rank in (1, 2):
-        wf.FlowRegressor(max_iter=5, rank=rank, validation_fraction=0, checkpoint_dir=tmp_path, **SMALL).fit(X, Y)
-    wf.FlowRegressor(max_iter=5, rank=2, validation_fraction=0, checkpoint_dir=tmp_path, **SMALL).fit(X, Y + 1e-9)
+    options = {"n_steps": 2, "validation_fraction": 0, "checkpoint_dir": tmp_path, **SMALL}
+    for max_iter, shift in ((5, 0.0), (6, 0.0), (6, 1e-9), (6, 0.0)):
+        wf.FlowRegressor(max_iter=max_iter, **options).fit(X, Y + shift)
     assert len(list(tmp_path.iterdir())) == 3
 
 
@@ -189,7 +199,9 @@ def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
 
-@pytest.mark.parametrize("name", ["flow", "validated", "series", "members"])
+@pytest.mark.parametrize(
+    "name", ["flow", "series", *(pytest.param(n, marks=pytest.mark.slow) for n in ("validated", "members"))]
+)
 def test_the_first_interrupt_ends_at_the_next_chunk(name, tmp_path):
     whole = FITS[name]()
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
@@ -197,7 +209,7 @@ def test_the_first_interrupt_ends_at_the_next_chunk(name, tmp_path):
         model = FITS[name](checkpoint_dir=tmp_path, callbacks=[KillAfter(2, interrupt)])
     assert model.status_ == "interrupted"
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-    assert np.isfinite(model.predict(3) if name == "series" else model.predict(X)).all()
+    assert np.isfinite(np.asarray(model.predict(3) if name == "series" else model.predict(X))).all()
     assert_equal(whole, FITS[name](checkpoint_dir=tmp_path))
 
 
