@@ -81,20 +81,21 @@ def template_of(build: Callable[..., Any], *sizes: int) -> Any:
 
     small = [min(n, 2) for n in sizes]
     base = build(*small)
+    structure: Any = jax.tree.structure(base)
     shapes = [np.array(leaf.shape, int) for leaf in jax.tree.leaves(base)]
     found = [shape.copy() for shape in shapes]
     for i, n in enumerate(sizes):
         if n == small[i]:
             continue
         other = build(*(size + (k == i) for k, size in enumerate(small)))
-        require(jax.tree.structure(other) == jax.tree.structure(base), "the model has a form of its own for each size")
+        require(structure == jax.tree.structure(other), "the model has a form of its own for each size")
         for shape, before, leaf in zip(found, shapes, jax.tree.leaves(other), strict=True):
             shape += (np.array(leaf.shape, int) - before) * (n - small[i])
     leaves = [
         jax.ShapeDtypeStruct(tuple(map(int, shape)), leaf.dtype)
         for shape, leaf in zip(found, jax.tree.leaves(base), strict=True)
     ]
-    return jax.tree.unflatten(jax.tree.structure(base), leaves)
+    return jax.tree.unflatten(structure, leaves)
 
 
 def _parts(value: Any) -> list[Any]:

@@ -27,7 +27,7 @@ def check_numeric(data: Any, name: str) -> None:
     check_no_mask(data, name)
     if hasattr(data, "columns") and not len(data.columns):
         raise DataError(f"{name} has no columns; expected at least one, of numbers.")
-    dtypes = getattr(data, "dtypes", getattr(data, "dtype", None))
+    dtypes: Any = getattr(data, "dtypes", getattr(data, "dtype", None))
     named = dict(zip(data.columns, dtypes, strict=True)) if hasattr(data, "columns") else {None: dtypes}
     for column, dtype in named.items():
         if getattr(dtype, "kind", "") in ("M", "m") or str(dtype).startswith(("period", "interval")):

@@ -19,7 +19,7 @@ from ..callbacks import make_callbacks
 from ..errors import OptionError, unknown_option
 from ..kernels.specs import KERNELS, KernelSpec
 from ..specs import checks
-from ..training.checkpoints import checkpoints_of, interruptible, told, watched
+from ..training.checkpoints import Checkpoints, checkpoints_of, interruptible, told, watched
 from ..training.options import TrainingOptions, preset_spec, with_options
 from ..training.specs import TrainingSpec
 from ..wishart.specs import DIFFUSIONS, DiffusionSpec, GPDiffusion, Wishart
@@ -455,15 +455,14 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
         kept = checkpoints_of(self.checkpoint_dir, type(self).__name__, task, calibrates)
         with interruptible(kept):
             found = train(task, calibrates, lambda n_items: watched(make_callbacks(self, n_items, n_steps), kept))
-        self._accept(found, n_members)
-        self.status_ = told(self.status_, kept)
+        self._accept(found, n_members, kept)
         self.monitor_: DriftMonitor | None = DriftMonitor.of(found.held_scores)
         self.validation_history_, self.calibration_ = found.candidates, found.calibration
         self.tails_ = {key: self.units_.last_rows(tail) for key, tail in tails.items()}
         self.reservoir_: dict[Any, Tail] | None = updating.reservoir_of(self.units_, tails, size)
         self._keep(settings)
 
-    def _accept(self, found: Validated, n_members: int) -> None:
+    def _accept(self, found: Validated, n_members: int, kept: Checkpoints | None) -> None:
         """The trained members; `model_` and `spec_` are those of the first."""
         for name in ("members_", "weights_"):
             self.__dict__.pop(name, None)
@@ -474,7 +473,7 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
         history = joined([one.history for one in found.members])
         assert history is not None
         self.history_, self.n_iter_ = history, sum(one.n_iter for one in found.members)
-        self.status_ = status_of(found.members, found.weights)
+        self.status_ = told(status_of(found.members, found.weights), kept)
 
     def _keep(self, settings: defaults.Settings) -> None:
         """Keep the chosen options as attributes."""
