@@ -71,6 +71,7 @@ CHANGES = {
     "a negative jitter": (("gp", "flow"), filled("model.output.basis.jitter", -1.0)),
     "an unknown period": (("series",), lambda h, a: h.update(periods=["fortnight"])),
     "a key that is not there": (("series",), lambda h, a: h.update(keys=["x"])),
+    "no member at all": (("series",), lambda h, a: h.update(members=[])),
     "infinite rows": (("series",), filled("tail.0.values", np.inf)),
     "rows out of order": (("series",), filled("tail.0.index", 2**62)),
     "rows of another length": (("series",), column("tail.0.index")),

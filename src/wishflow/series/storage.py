@@ -254,7 +254,9 @@ def check_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     require(set(header["periods"]) <= set(known) and isinstance(header["periods"], list), f"periods are not of {known}")
     if header.get("reservoir") is not None:
         _check_rows(header["reservoir"], "reservoir", arrays, n_columns)
-    weights = [one["weight"] for one in header.get("members") or []]
+    members = header.get("members")
+    require(members is None or (isinstance(members, list) and members), "the list of members is empty")
+    weights = [one["weight"] for one in members or []]
     if weights:
         is_share = all(isinstance(w, float) and 0.0 <= w <= 1.0 for w in weights) and abs(sum(weights) - 1.0) < 1e-6
         require(is_share, f"the weights of members are {weights}")
