@@ -156,6 +156,72 @@ def test_an_answer_without_the_file_is_refused(cache, serve, toy, answer):
         datasets.load_uci("toy")
 
 
+def _zips(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def _encrypted() -> bytes:
+    """Marked as encrypted: bit 0 of the flags, in the entry and in the directory."""
+    content = bytearray(_zips({"toy.txt": b"1 2\n"}))
+    content[6] |= 1
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    return bytes(content)
+
+
+def _no_deflate() -> bytes:
+    """Bytes of the compressed content that no encoder writes."""
+    content = bytearray(_zips({"toy.txt": b"1 2\n" * 1000}))
+    content[37:45] = b"\xff" * 8
+    return bytes(content)
+
+
+def _nested(depth: int) -> bytes:
+    return _zips({"x.zip": _nested(depth - 1)}) if depth else _zips({"toy.txt": b"1"})
+
+
+TRAPS = {
+    "bomb": lambda: _zips({"other.csv": bytes(2**21)}),
+    "many": lambda: _zips({f"{i}.csv": bytes(2**18) for i in range(8)}),
+    "encrypted": _encrypted,
+    "damaged": _no_deflate,
+    "nested": lambda: _nested(3),
+}
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_archives_that_are_traps(trap, cache, serve, toy, monkeypatch):
+    monkeypatch.setattr(storage, "MOST_BYTES", 2**20)
+    content = TRAPS[trap]()
+    assert len(content) < 2**20
+    serve(content)
+    with pytest.raises(DatasetError, match=r"not a zip archive with toy\.txt in it \("):
+        datasets.load_uci("toy")
+
+
+def test_downloads_have_a_largest_size_and_a_longest_time(cache, serve, toy, monkeypatch):
+    serve(bytes(2**20))
+    monkeypatch.setattr(storage, "MOST_BYTES", 2**19)
+    with pytest.raises(DatasetError, match="more than 524288 bytes came"):
+        datasets.load_uci("toy")
+    monkeypatch.setattr(storage, "MOST_BYTES", 2**30)
+    clock = iter(range(0, 10**6, 100))  # each piece takes a hundred seconds
+    monkeypatch.setattr("wishflow.datasets.storage.time.monotonic", lambda: next(clock))
+    with pytest.raises(DatasetError, match="not complete after 900 seconds"):
+        datasets.load_uci("toy")
+
+
+def test_a_local_table_that_unpacks_to_too_much_is_an_error(tmp_path, toy, monkeypatch):
+    monkeypatch.setattr(storage, "MOST_BYTES", 2**20)
+    path = tmp_path / "x.gz"
+    path.write_bytes(gzip.compress(bytes(2**21)))
+    with pytest.raises(DatasetError, match="more than 1048576 bytes"):
+        storage.read_verified(path, toy[0])
+
+
 @pytest.mark.parametrize(
     "error", [urllib.error.URLError("no route"), TimeoutError("timed out"), ConnectionResetError()]
 )

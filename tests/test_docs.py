@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+import threadpoolctl
 
 import wishflow as wf
 from wishflow import kernels, likelihoods, specs, wishart
 from wishflow.errors import ModelFileError
 from wishflow.inducing import InducingBasis
-from wishflow.numerics import devices as runtime
 from wishflow.specs import registry
 
 ROOT = Path(__file__).parent.parent
@@ -140,7 +140,7 @@ def test_the_quick_start_runs(tmp_path, monkeypatch):
     assert "FlowRegressor(verbose=1)" in code
     small = code.replace("verbose=1", "n_inducing=10, max_iter=3, n_steps=2, n_predict_samples=8")
     names: dict = {}
-    with jax.enable_x64(False), runtime.threadpoolctl.threadpool_limits(None):  # as a user finds the process
+    with jax.enable_x64(False), threadpoolctl.threadpool_limits(None):  # as a user finds the process
         exec(compile(small, "README.md", "exec"), names)
     assert (names["low"] < names["high"]).all()
     np.testing.assert_array_equal(names["again"].predict(names["X_test"]), names["mean"])
@@ -196,7 +196,7 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     for package in PACKAGES.get(page.name, ()):
         pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
-    with jax.enable_x64(False), runtime.threadpoolctl.threadpool_limits(None):
+    with jax.enable_x64(False), threadpoolctl.threadpool_limits(None):
         exec(compile(code_of(page), page.name, "exec"), {"__name__": "__main__"})
 
 

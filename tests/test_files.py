@@ -24,6 +24,7 @@ import safetensors.numpy
 
 import wishflow.files as files
 import wishflow.files.model_file as model_file
+import wishflow.files.writing as writing
 from wishflow.errors import ModelFileError, PrecisionError
 
 STORED_TYPES = sorted(model_file._DTYPES)
@@ -223,7 +224,8 @@ def test_new_content_is_on_disk_before_it_takes_the_place_of_the_old(model, monk
     monkeypatch.setattr(os, "replace", replace)
     files.write_model(path, header, {"x": np.zeros(3)})
     size = path.stat().st_size
-    assert order == [("fsync", size, True), ("replace", size, True)]
+    assert order[:2] == [("fsync", size, True), ("replace", size, True)]
+    assert [name for name, _, _ in order[2:]] == ["fsync"]  # of the folder, which holds the new name
 
 
 def test_links_are_followed_and_rights_are_those_of_any_new_file(tmp_path):
@@ -232,6 +234,31 @@ def test_links_are_followed_and_rights_are_those_of_any_new_file(tmp_path):
     files.write_json_atomic(tmp_path / "link", 1)
     assert (tmp_path / "link").is_symlink() and (tmp_path / "target").read_text() == "1\n"
     assert stat.S_IMODE((tmp_path / "target").stat().st_mode) == stat.S_IMODE((tmp_path / "plain").stat().st_mode)
+
+
+def test_a_file_keeps_its_rights(tmp_path):
+    path = tmp_path / "secret"
+    path.write_text("old")
+    path.chmod(0o600)
+    files.write_json_atomic(path, 1)
+    assert path.read_text() == "1\n" and stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_write(tmp_path):
+    killed = subprocess.Popen([sys.executable, "-c", ""])
+    killed.wait()
+    names = {}
+    for name, process in (("mine", killed.pid), ("other", killed.pid), ("mine", os.getpid())):
+        names[name, process] = tmp_path / f".{name}.{writing._machine()}-{process}-{'0' * 16}.tmp"
+        names[name, process].write_text("half")
+    elsewhere = tmp_path / f".mine.00000000-{killed.pid}-{'0' * 16}.tmp"  # of another machine
+    elsewhere.write_text("half")
+    files.write_json_atomic(tmp_path / "mine", 1)
+    assert not names["mine", killed.pid].exists()
+    assert names["other", killed.pid].exists() and names["mine", os.getpid()].exists() and elsewhere.exists()
+    os.utime(elsewhere, (0, 0))
+    files.write_json_atomic(tmp_path / "mine", 1)
+    assert not elsewhere.exists()
 
 
 def test_json_results_are_plain_and_strict(tmp_path):

@@ -90,7 +90,7 @@ def test_terminal_libraries_stay_at_the_edge():
 def test_imports_inside_functions_are_told_from_those_at_import():
     path = PACKAGE / "numerics" / "devices.py"
     assert "platformdirs" in packages_of(path) - packages_of(path, at_import=True)
-    assert {"jax", "threadpoolctl"} <= packages_of(path, at_import=True)
+    assert {"jax", "equinox"} <= packages_of(path, at_import=True)
 
 
 def test_platformdirs_is_imported_only_where_the_cache_folder_is_asked_for():

@@ -37,8 +37,16 @@ class TrainingError(WishflowError, ArithmeticError):
     """Training produced non-finite numbers from its very first step; also an `ArithmeticError`."""
 
 
+class ForkError(WishflowError, RuntimeError):
+    """The process was forked after JAX had started, so that nothing can be computed in it; also a `RuntimeError`."""
+
+
 class ModelFileError(WishflowError, ValueError):
     """A model file is damaged, of another version or not a model file; also a `ValueError`."""
+
+
+class CheckpointError(WishflowError, OSError):
+    """A checkpoint cannot be written, for want of room or rights; also an `OSError`."""
 
 
 class DatasetError(WishflowError, FileNotFoundError):

@@ -13,11 +13,13 @@ from .files.model_file import read_model
 from .numerics.devices import computing
 from .regression.classifier import FlowClassifier
 from .regression.regressors import FlowRegressor, SparseGPRegressor
-from .regression.storage import restore
+from .regression.storage import check_file, restore
 from .series.forecaster import WishartForecaster
 from .series.storage import rebuilt as rebuilt_forecaster
 
 CLASSES = (SparseGPRegressor, FlowRegressor, FlowClassifier, WishartForecaster)
+# What parts raise that are built from values which do not fit each other.
+UNUSABLE = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 REGISTRY: dict[str, type] = {cls.__name__: cls for cls in CLASSES}
 
 
@@ -66,7 +68,7 @@ def load(path: str | Path, custom: dict[str, type] | None = None) -> Any:
         raise
     except OptionError as error:
         raise ModelFileError(f"{path} cannot be loaded: {error}") from error
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except UNUSABLE as error:
         raise ModelFileError(
             f"{path} does not describe a model that this version can build ({type(error).__name__}: {error}); "
             "save the model again with this version."
@@ -76,6 +78,7 @@ def load(path: str | Path, custom: dict[str, type] | None = None) -> Any:
 def _rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     if issubclass(cls, WishartForecaster):
         return rebuilt_forecaster(cls, header, arrays)
+    check_file(header, arrays)
     estimator = cls(**{key: specs.from_json(value) for key, value in header["parameters"].items()})
     with computing():
         restore(estimator, header, arrays)

@@ -87,6 +87,9 @@ class WishartForecaster(BaseForecaster):
         How many rows of the past are kept for updates of the parameters.
     panel_effects : bool, default=False
         Whether each series of a panel has its own level and scale.
+    checkpoint_dir : str or path, optional
+        Folder for checkpoints of training, so that the same fit goes on where it was killed. Ctrl-C then ends training
+        at the next chunk of steps, with `status_` "interrupted" (docs/explanation/reliability.md).
 
     Attributes
     ----------
@@ -177,6 +180,7 @@ class WishartForecaster(BaseForecaster):
         n_members=1,
         reservoir_size=4096,
         panel_effects=False,
+        checkpoint_dir=None,
     ):
         self.drift = drift
         self.diffusion = diffusion
@@ -211,6 +215,7 @@ class WishartForecaster(BaseForecaster):
         self.n_members = n_members
         self.reservoir_size = reservoir_size
         self.panel_effects = panel_effects
+        self.checkpoint_dir = checkpoint_dir
         super().__init__()
 
     # --- fitting ---

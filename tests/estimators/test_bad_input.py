@@ -263,6 +263,7 @@ BAD_OPTIONS = {
     "callbacks": [3, ["log.csv"], wf.callbacks.EarlyStop],
     "n_members": [0, -1, 1.5, "two"],
     "calibrate": ["always", True, 1],
+    "checkpoint_dir": [3, "", ["a"]],
 }
 
 
@@ -338,3 +339,81 @@ def test_many_estimators_need_as_many_data(X, y):
     with pytest.raises(DataError, match="problem 1 differs from problem 0"):
         wf.fit_many([wf.SparseGPRegressor(), wf.SparseGPRegressor(kernel="linear")], [(X, y), (X, y)])
     assert wf.fit_many([], []) == []
+
+
+# --- times, masks, labels of several kinds -------------------------------------------------------
+
+DAYS = pd.date_range("2024-01-01", periods=30)
+NO_NUMBERS = {
+    "stamps": DAYS,
+    "zones": DAYS.tz_localize("UTC"),
+    "spans": DAYS - DAYS[0],
+    "periods": DAYS.to_period("D"),
+}
+
+
+@pytest.mark.parametrize("kind", NO_NUMBERS)
+def test_times_are_no_numbers(kind, gp, X, y):
+    times = NO_NUMBERS[kind]
+    for rows in (pd.DataFrame({"t": times}), pd.DataFrame({"t": times, "x": X[:, 0]})):
+        with pytest.raises(DataError, match=r"column 't' of X holds values of type .* expected numbers"):
+            wf.SparseGPRegressor(**SMALL_GP).fit(rows, y)
+    with pytest.raises(DataError, match="of X holds values of type"):
+        gp.predict(pd.DataFrame({"a": times, "b": times}))
+    for targets in (pd.Series(times), pd.DataFrame({"a": y, "b": times})):
+        with pytest.raises(DataError, match="y holds values of type"):
+            wf.SparseGPRegressor(**SMALL_GP).fit(X, targets)
+
+
+def test_an_array_of_stamps_and_objects(X, y):
+    with pytest.raises(DataError, match="X holds values of type datetime64"):
+        wf.SparseGPRegressor(**SMALL_GP).fit(np.asarray(DAYS)[:, None], y)
+    with pytest.raises(DataError, match="the data hold objects"):
+        wf.SparseGPRegressor(**SMALL_GP).fit(np.array([[day.to_pydatetime()] for day in DAYS], object), y)
+
+
+def test_a_frame_without_columns(y):
+    with pytest.raises(DataError, match="X has no columns"):
+        wf.SparseGPRegressor(**SMALL_GP).fit(pd.DataFrame(index=range(30)), y)
+
+
+@pytest.mark.parametrize("other", [1, None, np.nan])
+def test_labels_of_several_kinds(other, X):
+    with pytest.raises(DataError, match="labels of several types"):
+        wf.FlowClassifier(**SMALL_CLASSES).fit(X, np.array(["a", other] * 15, object))
+
+
+def test_masks_are_not_ignored(gp, X, y, labels):
+    rows, targets = np.ma.masked_array(X, mask=False), np.ma.masked_array(y, mask=False)
+    rows[3, 1] = targets[3] = np.ma.masked
+    for work in (
+        lambda: wf.SparseGPRegressor(**SMALL_GP).fit(rows, y),
+        lambda: wf.SparseGPRegressor(**SMALL_GP).fit(X, targets),
+        lambda: wf.FlowClassifier(**SMALL_CLASSES).fit(X, np.ma.masked_equal(labels == "low", True)),
+        lambda: gp.predict(rows),
+        lambda: gp.log_prob(X, targets),
+    ):
+        with pytest.raises(DataError, match="masked entries; expected a value everywhere"):
+            work()
+    wf.SparseGPRegressor(**SMALL_GP).fit(np.ma.masked_array(X, mask=False), y)  # hides nothing
+
+
+def test_stamps_that_nanoseconds_cannot_count():
+    values = np.random.default_rng(0).normal(size=(40, 1))
+    stamps = np.datetime64("9000-01-01", "s") + np.arange(40).astype("m8[D]")
+    for index in (pd.DatetimeIndex(stamps), pd.period_range("9000-01-01", periods=40, freq="D")):
+        with pytest.raises(DataError, match="expected years from 1678 to 2261"):
+            wf.WishartForecaster().fit(pd.DataFrame(values, index))
+    last = pd.DataFrame(values, pd.date_range("2261-06-01", periods=40))
+    model = wf.WishartForecaster(max_iter=2, n_inducing=5, rank=1, validation_fraction=0).fit(last)
+    with pytest.raises(OptionError, match="64 bits cannot count"):
+        model.predict(1000)
+
+
+def test_masked_entries_of_series_are_missing():
+    values = np.ma.masked_array(np.random.default_rng(0).normal(size=(40, 2)), mask=False)
+    values[3, 1] = np.ma.masked
+    model = wf.WishartForecaster(max_iter=2, n_inducing=5, rank=1, validation_fraction=0).fit(values)
+    plain = values.filled(np.nan)
+    other = wf.WishartForecaster(max_iter=2, n_inducing=5, rank=1, validation_fraction=0).fit(plain)
+    pd.testing.assert_series_equal(model.log_prob(plain), other.log_prob(plain))

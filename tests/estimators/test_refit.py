@@ -33,6 +33,7 @@ ESTIMATORS = {
     "gp": lambda c: wf.SparseGPRegressor(callbacks=c, **SMALL_GP),
     "flow": lambda c: wf.FlowRegressor(callbacks=c, **SMALL),
     "validated": lambda c: wf.FlowRegressor(callbacks=c, **{**SMALL, "validation_fraction": 0.1}),
+    "members": lambda c: wf.SparseGPRegressor(callbacks=c, n_members=2, **SMALL_GP),
     "classifier": lambda c: wf.FlowClassifier(callbacks=c, **SMALL_CLASSES),
 }
 
@@ -97,5 +98,20 @@ def test_a_forecaster_too():
     interrupt.is_on = True
     with pytest.raises(KeyboardInterrupt):
         model.fit(SERIES * 1000.0 + 5e4)
+    same(before, model.__dict__)
+    pd.testing.assert_frame_equal(model.predict(3), predicted)
+
+
+def test_members_and_updates_of_a_forecaster_too():
+    interrupt = Interrupt()
+    options = {"max_iter": 5, "n_inducing": 8, "rank": 1, "random_state": 0, "validation_fraction": 0, "n_members": 2}
+    model = wf.WishartForecaster(callbacks=[interrupt], **options).fit(SERIES[:60])
+    before, predicted = dict(model.__dict__), model.predict(3)
+    interrupt.is_on = True
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(SERIES * 1000.0 + 5e4)
+    same(before, model.__dict__)
+    with pytest.raises(KeyboardInterrupt):
+        model.update(SERIES[60:], update_params=True)
     same(before, model.__dict__)
     pd.testing.assert_frame_equal(model.predict(3), predicted)

@@ -6,20 +6,35 @@ import gzip
 import hashlib
 import http.client
 import io
+import lzma
 import os
+import time
 import urllib.request
 import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..errors import DatasetError
 from ..files.writing import write_bytes_atomic
 from .registry import Original, Table
 
 ENVIRONMENT_VARIABLE = "WISHFLOW_DATA"
+# Of one wait for an answer, and of a whole download.
 TIMEOUT_SECONDS = 60.0
+TOTAL_SECONDS = 900.0
+# No original is larger, packed or unpacked (with all that is in its archive): more is a mistake, or a trap.
+MOST_BYTES = 2**27
+# Archives inside archives: one level is known.
+MOST_NESTED = 2
+PIECE = 2**16
+# What damaged, encrypted or unusual archives raise.
+ARCHIVE_ERRORS = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+    *(EOFError, LookupError, OSError, RuntimeError, ValueError),
+)
 
 
 def read_table(table: Table) -> str:
@@ -71,8 +86,9 @@ def table_path(folder: Path, table: Table) -> Path:
 def read_verified(path: Path, table: Table) -> str:
     """The text of a local file; an error where it cannot be unpacked or is not the table we know."""
     try:
-        content = gzip.decompress(path.read_bytes())
-    except (OSError, EOFError, zlib.error) as error:
+        with gzip.open(path) as file:
+            content = _limited(file)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise DatasetError(
             f"{path} cannot be read as a gzip-compressed table ({error}); delete it, so that it is fetched again, "
             "or put a good copy in its place."
@@ -124,12 +140,35 @@ def _fetch(table: Table) -> bytes:
     request = urllib.request.Request(table.original.url, headers={"User-Agent": "wishflow"})
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
-            return response.read()
-    except (OSError, http.client.HTTPException) as error:
+            return _received(response)
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise DatasetError(
             f"{table.file} is in none of the data folders, and the download from {table.original.url} failed "
             f"({type(error).__name__}: {error}). {what_to_do(table)}"
         ) from error
+
+
+def _received(response: Any) -> bytes:
+    """All that comes; an error where it is too much, or takes too long as a whole, however steadily it drips."""
+    pieces, size, end = [], 0, time.monotonic() + TOTAL_SECONDS
+    read = getattr(response, "read1", response.read)  # returns what is there, without waiting for a whole piece
+    while piece := read(PIECE):
+        pieces.append(piece)
+        size += len(piece)
+        if size > MOST_BYTES:
+            raise ValueError(f"more than {MOST_BYTES} bytes came")
+        if time.monotonic() > end:
+            raise TimeoutError(f"not complete after {TOTAL_SECONDS:g} seconds")
+    return b"".join(pieces)
+
+
+def _limited(file: Any, most: int | None = None) -> bytes:
+    """The content of a compressed file, of a size that is not known before."""
+    most = MOST_BYTES if most is None else most
+    content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"its unpacked content has more than {most} bytes")
+    return content
 
 
 def _verified_original(received: bytes, table: Table, original: Original) -> bytes:
@@ -145,26 +184,36 @@ def _verified_original(received: bytes, table: Table, original: Original) -> byt
 
 
 def _member(received: bytes, table: Table, original: Original) -> bytes:
+    why = ""
     try:
-        return next(content for name, content in _unpacked(received) if name == original.member)
-    except (zipfile.BadZipFile, StopIteration) as error:
-        raise DatasetError(
-            f"{table.file}: what came from {original.url} ({len(received)} bytes) is not a zip archive with "
-            f"{original.member} in it. {what_to_do(table)}"
-        ) from error
+        for name, content in _unpacked(received):
+            if name == original.member:
+                return content
+    except ARCHIVE_ERRORS as error:
+        why = f" ({type(error).__name__}: {error})"
+    raise DatasetError(
+        f"{table.file}: what came from {original.url} ({len(received)} bytes) is not a zip archive with "
+        f"{original.member} in it{why}. {what_to_do(table)}"
+    )
 
 
-def _unpacked(received: bytes) -> Iterator[tuple[str, bytes]]:
+def _unpacked(received: bytes, left: list[int] | None = None, depth: int = 1) -> Iterator[tuple[str, bytes]]:
     """Names, without their folders, and contents of the files in an archive, and of those in archives inside it.
 
-    Archives differ in their folders, not in the names of the files.
+    Archives differ in their folders, not in the names of the files. `left` is how many bytes may still be unpacked.
     """
+    if depth > MOST_NESTED:
+        raise ValueError(f"archives inside archives, deeper than {MOST_NESTED} levels")
+    left = [MOST_BYTES] if left is None else left
     with zipfile.ZipFile(io.BytesIO(received)) as archive:
         for path in archive.namelist():
+            with archive.open(path) as file:
+                content = _limited(file, left[0])
+            left[0] -= len(content)
             if path.endswith(".zip"):
-                yield from _unpacked(archive.read(path))
+                yield from _unpacked(content, left, depth + 1)
             else:
-                yield path.rsplit("/", 1)[-1], archive.read(path)
+                yield path.rsplit("/", 1)[-1], content
 
 
 def _keep(path: Path, text: str) -> None:

@@ -21,6 +21,7 @@ import safetensors.numpy
 
 from ..errors import ModelFileError
 from .json import plain
+from .trust import check_depth
 from .writing import write_bytes_atomic
 
 FORMAT_NAME = "wishflow-model"
@@ -74,12 +75,18 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
 
 def _parse_header(path: Path, text: str) -> dict[str, Any]:
     try:
-        header = json.loads(text)
+        header = json.loads(text, parse_constant=_refused)
     except (ValueError, RecursionError):
         header = None
     if not isinstance(header, dict):
         raise ModelFileError(f"the header of {str(path)!r} is not a JSON object; save the model again.")
+    check_depth(header)
     return header
+
+
+def _refused(name: str) -> None:
+    """NaN and infinity are no JSON, though Python reads them."""
+    raise ValueError(name)
 
 
 def _storable(name: str, array: Any) -> np.ndarray:
@@ -155,12 +162,13 @@ def _check_format(path: Path, metadata: Mapping[str, str]) -> None:
             f"{str(path)!r} is a safetensors file of format {name!r}, expected {FORMAT_NAME!r}; "
             "give a file written by the save method of a wishflow estimator."
         )
-    if version.isdecimal() and int(version) > FORMAT_VERSION:
+    if version.isdecimal() and len(version) < 10 and int(version) > FORMAT_VERSION:
         raise ModelFileError(
             f"{str(path)!r} has format version {version}, but this wishflow reads versions up to {FORMAT_VERSION}; "
             "update wishflow, or save the model with this version."
         )
     if version not in map(str, READABLE_VERSIONS):
         raise ModelFileError(
-            f"{str(path)!r} has format version {version!r}, expected one of {READABLE_VERSIONS}; save the model again."
+            f"{str(path)!r} has format version {version[:9]!r}, expected one of {READABLE_VERSIONS}; save the model "
+            "again."
         )

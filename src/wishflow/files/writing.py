@@ -4,27 +4,89 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
+import re
 import secrets
+import stat
+import time
+import zlib
 from pathlib import Path
+
+# Temporary files of other machines, of which it is not known whether their process still runs, are left so long.
+OLD_SECONDS = 86_400.0
 
 
 def write_bytes_atomic(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file so that at every moment its path holds either the old content or all of the new one.
 
-    The bytes go to a new file in the same folder, are forced to the disk, and then take the place of the old file.
+    The bytes go to a new file in the same folder, are forced to the disk, and take the place of the old file, whose
+    access rights they keep. Temporary files of processes that were killed while they wrote this file are removed.
     """
     target = Path(os.path.realpath(path))  # through links: the file they point to is replaced, not the link
     _check_target(target)
-    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.tmp")
+    remove_left_over(target)
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
+    temporary = target.with_name(f"{_prefix(target)}{_machine()}-{os.getpid()}-{secrets.token_hex(8)}.tmp")
     try:
-        with open(temporary, "xb") as file:
+        # Nobody else may read it before it has the rights of the file that it replaces.
+        with os.fdopen(os.open(temporary, _FLAGS, 0o666 if mode is None else 0o600), "wb") as file:
+            if mode is not None:
+                os.chmod(temporary, mode)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
+        _sync_folder(target.parent)
     finally:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
+
+
+def remove_left_over(target: Path) -> None:
+    """Remove temporary files of a target whose process is gone, as `kill -9` and full disks leave them."""
+    pattern = re.compile(re.escape(_prefix(target)) + r"([0-9a-f]{8})-([0-9]+)-[0-9a-f]{16}\.tmp")
+    for found in target.parent.iterdir():
+        match = pattern.fullmatch(found.name)
+        if match is not None and _is_left_over(found, *match.groups()):
+            with contextlib.suppress(OSError):
+                found.unlink()
+
+
+_FLAGS = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)
+
+
+def _prefix(target: Path) -> str:
+    return f".{target.name[:100]}."
+
+
+def _machine() -> str:
+    """Which machine wrote a temporary file: process numbers mean nothing on another one."""
+    return f"{zlib.crc32(platform.node().encode()):08x}"
+
+
+def _is_left_over(path: Path, machine: str, process: str) -> bool:
+    if machine == _machine() and os.name == "posix":  # elsewhere signal 0 would end the process
+        try:
+            os.kill(int(process), 0)
+        except ProcessLookupError:
+            return True
+        except (OSError, OverflowError):  # there, and another user's; or no number of a process
+            return False
+        return False
+    try:
+        return time.time() - path.stat().st_mtime > OLD_SECONDS
+    except OSError:
+        return False
+
+
+def _sync_folder(folder: Path) -> None:
+    """The new name, too, is on the disk, where folders can be forced there."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _check_target(target: Path) -> None:

@@ -16,11 +16,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import threadpoolctl
 from jax.typing import DTypeLike
 from jaxtyping import Array, PRNGKeyArray
 
 from ..errors import PrecisionError
+from .process import BLAS, ORIGIN
 
 # For annotations of what takes arrays of the host as they are: `Float[AnyArray, "N D"]`.
 AnyArray = Array | np.ndarray
@@ -49,13 +49,13 @@ def computing() -> Iterator[None]:
     - 64-bit types are on: Kzz, its Cholesky factor and the KL terms need them.
     - Matrix products run at the highest precision: TF32 operands are off by 6e-4 relative. Products of some gradients
       say otherwise (`inducing.joined`).
-    - OpenBLAS uses one thread: XLA has its own pool, and the two fight on few cores.
+    - OpenBLAS uses one thread: XLA has its own pool, and the two fight on few cores. Threads of Python may overlap
+      here: the last one to leave restores the number of BLAS threads.
+
+    In a process that was forked after JAX had started it raises `ForkError`: there a computation would never end.
     """
-    with (
-        jax.enable_x64(True),
-        jax.default_matmul_precision("highest"),
-        threadpoolctl.threadpool_limits(limits=1, user_api="blas"),
-    ):
+    ORIGIN.check()
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"), BLAS.held():
         yield
 
 

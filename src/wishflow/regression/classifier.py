@@ -14,7 +14,7 @@ from ..errors import DataError
 from ..likelihoods import Bernoulli, Categorical, LikelihoodSpec
 from ..training.specs import TrainingSpec
 from . import presets
-from .data import check_same_rows, checked_rows, target_names
+from .data import check_labels, check_same_rows, checked_rows, target_names
 from .estimator import ModelEstimator, Validated, check_average
 from .flow_options import flow_spec, flow_training
 from .training import Problem
@@ -83,6 +83,9 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
         tenth from 600 rows on, `paper` none.
     drift_posterior : {"point", "gaussian"}, default="point"
         Whether the weights of the drift are fitted or have a posterior, as in `FlowRegressor`.
+    checkpoint_dir : str or path, optional
+        Folder for checkpoints of training, so that the same fit goes on where it was killed. Ctrl-C then ends training
+        at the next chunk of steps, with `status_` "interrupted" (docs/explanation/reliability.md).
 
     Attributes
     ----------
@@ -164,6 +167,7 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
         n_members=1,
         validation_fraction=None,
         drift_posterior="point",
+        checkpoint_dir=None,
     ):
         self.diffusion = diffusion
         self.rank = rank
@@ -189,6 +193,7 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
         self.n_members = n_members
         self.validation_fraction = validation_fraction
         self.drift_posterior = drift_posterior
+        self.checkpoint_dir = checkpoint_dir
 
     def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
         return flow_training(self, presets.CLASS_PRESETS, n_rows, n_inputs)
@@ -224,6 +229,7 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
         return self._trained(fitted, fitted._prepare(X, y))
 
     def _prepare(self, X: Any, y: Any, n_rows: int | None = None) -> Problem:
+        check_labels(y)
         self.target_names_ = target_names(y)
         X, y = checked_rows(self, X, y, ensure_min_samples=2)
         check_classification_targets(y)

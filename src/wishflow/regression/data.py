@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import numbers
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,9 +16,52 @@ from ..errors import DataError
 
 def checked_rows(estimator: Any, *data: Any, **options: Any) -> Any:
     """scikit-learn's checks of X, or of X and y, with X in float64."""
+    check_numeric(data[0], "X")
     with _words_for_text():
         # One memory layout: sums over a frame's columns would round differently from those over an array's.
         return validate_data(estimator, *data, dtype=np.float64, order="C", **options)
+
+
+def check_numeric(data: Any, name: str) -> None:
+    """Refuse what NumPy would turn into numbers without a word: times, the values behind a mask, no columns at all."""
+    check_no_mask(data, name)
+    if hasattr(data, "columns") and not len(data.columns):
+        raise DataError(f"{name} has no columns; expected at least one, of numbers.")
+    dtypes: Any = getattr(data, "dtypes", getattr(data, "dtype", None))
+    named = dict(zip(data.columns, dtypes, strict=True)) if hasattr(data, "columns") else {None: dtypes}
+    for column, dtype in named.items():
+        if getattr(dtype, "kind", "") in ("M", "m") or str(dtype).startswith(("period", "interval")):
+            where = name if column is None else f"column {column!r} of {name}"
+            raise DataError(
+                f"{where} holds values of type {dtype}; expected numbers: take the time since a first stamp in units "
+                "of your own, such as (t - t[0]) / pd.Timedelta('1h'), or parts of the date, such as t.dt.month."
+            )
+
+
+def check_no_mask(data: Any, name: str) -> None:
+    """A masked array whose mask hides something has missing values, which other code would read as numbers."""
+    if np.ma.is_masked(data):
+        raise DataError(
+            f"{name} is a masked array with {int(np.ma.getmaskarray(data).sum())} masked entries; expected a value "
+            "everywhere: drop the rows without one, or fill them in."
+        )
+
+
+def check_labels(y: Any) -> None:
+    """Labels can be put in order: all are text, or all are numbers."""
+    check_no_mask(y, "y")
+    is_array = hasattr(y, "dtype") and y.dtype != object
+    kinds = set() if is_array else {_kind_of(label) for label in np.asarray(y, object).ravel()}
+    if len(kinds) > 1:
+        raise DataError(
+            f"y holds labels of several types ({', '.join(sorted(kinds))}); expected all text or all numbers, none of "
+            "them missing (NaN): convert them, with y.astype(str) for example."
+        )
+
+
+def _kind_of(label: Any) -> str:
+    is_number = isinstance(label, numbers.Real | np.bool_) and label == label
+    return "number" if is_number else "text" if isinstance(label, str) else type(label).__name__
 
 
 def checked_numbers(y: Any) -> np.ndarray:
@@ -31,6 +75,10 @@ def _words_for_text() -> Iterator[None]:
     """Text, missing values and rows that do not match get words of our own, which say what to do."""
     try:
         yield
+    except TypeError as error:
+        if "float() argument" not in str(error):  # scikit-learn's own, of sparse matrices for example
+            raise
+        raise DataError(f"the data hold objects ({error}); expected numbers: convert or drop them.") from error
     except ValueError as error:
         first = str(error).partition("\n")[0]
         if "contains NaN" in first:
@@ -69,6 +117,7 @@ def target_names(y: Any) -> list[str] | None:
 
 def checked_targets(y: Any, n_rows: int, n_targets: int) -> np.ndarray:
     """Targets to score, (N, P): finite numbers, as many rows as X, as many columns as the model has targets."""
+    check_numeric(y, "y")
     y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
     y = y[:, None] if y.ndim == 1 else y
     check_same_rows(n_rows, len(y))

@@ -21,6 +21,7 @@ from ..likelihoods import LikelihoodSpec, Poisson, StudentT
 from ..numerics.devices import computing
 from ..numerics.scaling import Scaler, random_directions, with_directions
 from ..specs import checks
+from ..training.checkpoints import checkpoints_of, interruptible, told, watched
 from ..training.journal import Trained
 from ..training.loop import HELD_OUT
 from ..training.specs import TrainingSpec
@@ -51,6 +52,7 @@ class ModelEstimator(BaseEstimator, abc.ABC):
     validation_fraction: Any = None
     calibrate: Any = "auto"
     n_members: Any = 1
+    checkpoint_dir: Any = None
 
     # --- what a subclass fills in ---
 
@@ -73,12 +75,15 @@ class ModelEstimator(BaseEstimator, abc.ABC):
 
         An error, or Ctrl-C, leaves the estimator exactly as it was.
         """
-        callbacks, n_members = make_callbacks(self, len(problem.X)), checks.positive_int("n_members", self.n_members)
-        with computing():
+        n_members = checks.positive_int("n_members", self.n_members)
+        checkpoints = checkpoints_of(self.checkpoint_dir, type(self).__name__, problem, n_members)
+        callbacks = watched(make_callbacks(self, len(problem.X)), checkpoints)
+        with computing(), interruptible(checkpoints):
             if n_members == 1:
                 fitted._accept(train([problem], callbacks)[0])
             else:
                 fitted._accept_members(train_members([problem], n_members, callbacks)[0])
+        fitted.status_ = told(fitted.status_, checkpoints)
         self.__dict__ = fitted.__dict__
         return self
 

@@ -7,11 +7,13 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from ..callbacks import CallbackList
 from ..errors import DataError
 from ..likelihoods import Poisson
 from ..numerics import platform
 from ..numerics.devices import computing
 from ..specs import checks
+from ..training.checkpoints import checkpoints_of, interruptible, told, watched
 from .estimator import ModelEstimator
 from .members import train_members
 from .training import Problem, train
@@ -70,13 +72,20 @@ def fit_many(
     fitted = [copy.copy(estimator) for estimator in estimators]
     problems = [estimator._prepare(X, y, n_rows) for estimator, (X, y) in zip(fitted, data, strict=True)]
     _check_alike(problems)
-    with computing():
+    folder = _checkpoint_dir(estimators)
+    checkpoints = checkpoints_of(folder, [type(estimator).__name__ for estimator in estimators], problems, n_members)
+    callbacks = watched(list(CallbackList(callbacks).callbacks), checkpoints)
+    with computing(), interruptible(checkpoints):
         if n_members == 1:
             for copied, trained in zip(fitted, train(problems, callbacks), strict=True):
                 copied._accept(trained)
         else:
             for copied, members in zip(fitted, train_members(problems, n_members, callbacks), strict=True):
                 copied._accept_members(members)
+    if checkpoints is not None and checkpoints.is_interrupted:
+        status = told("", checkpoints)
+        for copied in fitted:
+            copied.status_ = status
     for estimator, copied in zip(estimators, fitted, strict=True):
         estimator.__dict__ = copied.__dict__
     return list(estimators)
@@ -89,6 +98,13 @@ def _n_members(estimators: Sequence[ModelEstimator]) -> int:
             f"estimators with n_members of {sorted(found)} were given; fit_many trains models of equal shape: fit the "
             "others in calls of their own."
         )
+    return found.pop()
+
+
+def _checkpoint_dir(estimators: Sequence[ModelEstimator]) -> Any:
+    found = {None if e.checkpoint_dir is None else str(e.checkpoint_dir) for e in estimators}
+    if len(found) > 1:
+        raise DataError(f"estimators with several folders for checkpoints were given ({found}); expected one for all.")
     return found.pop()
 
 

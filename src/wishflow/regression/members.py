@@ -20,6 +20,7 @@ from ..callbacks import CallbackList
 from ..errors import DataError
 from ..numerics.mixtures import mixture_weights
 from ..numerics.padding import size_class
+from ..training.checkpoints import checkpoints_among, watched
 from ..training.journal import Trained
 from .calibration import MOST_PATHS, MOST_ROWS, Calibration, HonestRows, Recalibrated, recalibrated
 from .law import Law
@@ -67,7 +68,9 @@ def train_members(problems: Sequence[Problem], n_members: int, callbacks: Any = 
         found = train([candidate(part) for part in parts], callbacks)
         for i, of_problem in enumerate(trained):
             of_problem[name] = found[i * n_members : (i + 1) * n_members]
-        callbacks = CallbackList()  # the first candidate is the one that is watched
+        # The first candidate is the one that is watched; all have checkpoints.
+        kept = checkpoints_among(CallbackList(callbacks))
+        callbacks = watched([], kept)
     return [_mixed(p, found, f) for p, found, f in zip(problems, trained, folds, strict=True)]
 
 

@@ -25,15 +25,20 @@ from .law import Candidate, Components, Law
 from .models import AbstractModel, sample_outputs
 
 BLOCK = 128
+# Of laws without sample paths, where there are many rows: what is done once for each block is most of the work.
+WIDE_BLOCK = 1024
 QUANTILE_STEPS = 60
 
 
-def by_blocks(function: Callable, X: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
+def by_blocks(function: Callable, X: np.ndarray, *others: np.ndarray, law: Law | None = None) -> tuple[np.ndarray, ...]:
     """Apply a compiled function of rows to blocks padded to a few sizes; results are joined along their first axis.
 
-    Where there are several blocks, the last one is padded to the size of the others: one program serves them all.
+    Where there are several blocks, the last one is padded to the size of the others: one program serves them all. The
+    blocks of many rows are wider where the `law` is known to have no sample paths.
     """
     results, size = [], BLOCK * platform.prediction_blocks() if len(X) > BLOCK else _block_size(len(X))
+    if len(X) > 4 * WIDE_BLOCK and law is not None and not any(c.models.is_stochastic for c in law.candidates):
+        size = max(size, WIDE_BLOCK)
     with computing():
         for start in range(0, len(X), size):
             rows = [np.asarray(a[start : start + size], float) for a in (X, *others)]
@@ -154,7 +159,7 @@ def predictive_moments(law: Law, X: np.ndarray, seed: int, n_samples: int) -> tu
     """Mean (N, P) and covariance (N, P, P) of y."""
     with computing():
         key = random_key(seed)
-    return by_blocks(lambda rows: _moments(law, rows, key, n_samples), X)
+    return by_blocks(lambda rows: _moments(law, rows, key, n_samples), X, law=law)
 
 
 def predictive_components(law: Law, X: np.ndarray, seed: int, n_samples: int) -> tuple[np.ndarray, ...]:
@@ -170,7 +175,7 @@ def predictive_log_prob(law: Law, X: np.ndarray, y: np.ndarray, seed: int, n_sam
     """Log of the mean density, and mean of the log densities, one number for each row."""
     with computing():
         key = random_key(seed)
-    return by_blocks(lambda rows, targets: _log_prob(law, rows, targets, key, n_samples), X, y)
+    return by_blocks(lambda rows, targets: _log_prob(law, rows, targets, key, n_samples), X, y, law=law)
 
 
 def predictive_quantiles(law: Law, X: np.ndarray, alphas: np.ndarray, seed: int, n_samples: int) -> np.ndarray:

@@ -19,7 +19,7 @@ from ..specs import checks
 from ..training.options import TrainingOptions, preset_spec, with_options
 from ..training.specs import TrainingSpec
 from . import prediction
-from .data import check_no_labels, checked_numbers, checked_rows, checked_targets, target_names
+from .data import check_no_labels, check_numeric, checked_numbers, checked_rows, checked_targets, target_names
 from .diagnosis import LEVELS, Diagnosis, diagnosis_of
 from .estimator import ModelEstimator, Validated, check_average, with_log_rate
 from .flow_options import flow_spec, flow_training
@@ -63,6 +63,7 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
 
     def _prepare(self, X: Any, y: Any, n_rows: int | None = None) -> Problem:
         check_no_labels(y)
+        check_numeric(y, "y")
         self.target_names_ = target_names(y)
         X, y = checked_rows(self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2)
         y = checked_numbers(y)
@@ -412,6 +413,9 @@ class SparseGPRegressor(ModelRegressor):
         may then depend on the inputs, and its tails may be heavier than those of a normal. Each row is predicted from
         the others for that; kernel and noise are not refitted. None turns it off. `preset="paper"` and more than 50,000
         rows have none.
+    checkpoint_dir : str or path, optional
+        Folder for checkpoints of training, so that the same fit goes on where it was killed. Ctrl-C then ends training
+        at the next chunk of steps, with `status_` "interrupted" (docs/explanation/reliability.md).
 
     Attributes
     ----------
@@ -493,6 +497,7 @@ class SparseGPRegressor(ModelRegressor):
         verbose=0,
         n_members=1,
         calibrate="auto",
+        checkpoint_dir=None,
     ):
         self.n_inducing = n_inducing
         self.kernel = kernel
@@ -507,6 +512,7 @@ class SparseGPRegressor(ModelRegressor):
         self.verbose = verbose
         self.n_members = n_members
         self.calibrate = calibrate
+        self.checkpoint_dir = checkpoint_dir
 
     def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
         """There is only the phase of the output GP here, so `max_iter` and `learning_rate` are those of that phase."""
@@ -606,6 +612,9 @@ class FlowRegressor(Validated, ModelRegressor):
         "point" is a fitted drift with the penalty ½‖m_f‖², as in the paper. With "gaussian" its weights have a
         posterior and its full KL divergence, and each path draws a function, so that what is not known of the drift
         widens predictions. The diffusion "gp" takes "point" only.
+    checkpoint_dir : str or path, optional
+        Folder for checkpoints of training, so that the same fit goes on where it was killed. Ctrl-C then ends training
+        at the next chunk of steps, with `status_` "interrupted" (docs/explanation/reliability.md).
 
     Attributes
     ----------
@@ -722,6 +731,7 @@ class FlowRegressor(Validated, ModelRegressor):
         n_members=1,
         calibrate="auto",
         drift_posterior="point",
+        checkpoint_dir=None,
     ):
         self.diffusion = diffusion
         self.rank = rank
@@ -749,6 +759,7 @@ class FlowRegressor(Validated, ModelRegressor):
         self.n_members = n_members
         self.calibrate = calibrate
         self.drift_posterior = drift_posterior
+        self.checkpoint_dir = checkpoint_dir
 
     def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
         return flow_training(self, PRESETS, n_rows, n_inputs)

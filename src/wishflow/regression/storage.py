@@ -18,6 +18,7 @@ from ..errors import ModelFileError
 from ..files.arrays import flatten_arrays, unflatten_arrays
 from ..files.json import plain
 from ..files.model_file import write_model
+from ..files.trust import LARGEST, LARGEST_SCALE, check_counts, check_finite, require, template_of, text_list
 from ..kernels import RBF
 from ..likelihoods import Gaussian
 from ..numerics.devices import computing
@@ -27,7 +28,7 @@ from . import flow, sparse_gp
 from .calibration import Calibration
 from .specs import FlowSpec, SparseGPSpec
 
-NOT_STORED = ("callbacks",)
+NOT_STORED = ("callbacks", "checkpoint_dir")
 OUT_OF_FOLD = ("oof_log_prob_", "oof_predictions_")
 PLAIN_ATTRIBUTES = ("n_features_in_", "n_iter_", "seed_", "status_", "is_multi_output_")
 
@@ -158,10 +159,14 @@ def _template(header: dict[str, Any], kind: dict[str, Any]) -> Any:
     shapes = kind["shapes"]
     dim = shapes.get("state_dim", header["attributes"]["n_features_in_"])  # older files have no wider states
     base = SparseGPSpec(spec.kernel, spec.likelihood)
-    model: Any = sparse_gp.build(base, training, np.zeros((shapes["n_inducing"], dim)), shapes["n_targets"])
-    if isinstance(spec, FlowSpec):
-        model = flow.build(spec, training, model, np.zeros((shapes["n_field_inducing"], dim)), jax.random.key(0))
-    return jax.tree.map(np.asarray, model)
+
+    def build(n_inducing: int, n_field: int) -> Any:
+        model: Any = sparse_gp.build(base, training, np.zeros((n_inducing, dim)), shapes["n_targets"])
+        if isinstance(spec, FlowSpec):
+            model = flow.build(spec, training, model, np.zeros((n_field, dim)), jax.random.key(0))
+        return jax.tree.map(np.asarray, model)
+
+    return template_of(build, shapes["n_inducing"], shapes["n_field_inducing"])
 
 
 def _restored_calibration(
@@ -169,7 +174,10 @@ def _restored_calibration(
 ) -> Calibration | None:
     if shapes is None:
         return None
-    return jax.tree.map(np.asarray, unflatten_arrays(_calibration_template(header, shapes), arrays))
+    found = jax.tree.map(np.asarray, unflatten_arrays(_calibration_template(header, shapes), arrays))
+    is_law = (found.scale > 0).all() and 0.0 <= found.tail_share <= 1.0 and found.tail_width > 0.0
+    require(is_law, "the recalibration has scales that are not positive, or a share that is none")
+    return found
 
 
 def _calibration_template(header: dict[str, Any], shapes: dict[str, Any]) -> Calibration:
@@ -177,8 +185,53 @@ def _calibration_template(header: dict[str, Any], shapes: dict[str, Any]) -> Cal
     scale, one = np.ones(n_targets), np.ones(())
     if shapes["inducing"] is None:
         return Calibration(scale, one, one)
-    by_input = sparse_gp.build(SparseGPSpec(RBF(), Gaussian()), training, np.zeros(shapes["inducing"]), n_targets)
-    return Calibration(scale, one, one, jax.tree.map(np.asarray, by_input), scale)
+    n_inducing, dim = shapes["inducing"]
+
+    def build(n: int) -> Any:
+        gp = sparse_gp.build(SparseGPSpec(RBF(), Gaussian()), training, np.zeros((n, dim)), n_targets)
+        return jax.tree.map(np.asarray, gp)
+
+    return Calibration(scale, one, one, template_of(build, n_inducing), scale)
+
+
+# Arrays that are numbers everywhere, and those that parts of models are made of.
+FINITE = ("x_scaler_.", "y_scaler_.", "directions_")
+PARAMETERS = ("model.", "member.", "calibration.")
+MOST_PATHS = 1_000_000
+
+
+def check_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Counts, lengths and numbers of a file against each other, before anything is built from them."""
+    kinds = header.get("members") or []
+    for part in (header["spec"], header["shapes"], header.get("calibration"), kinds):
+        check_counts(part, arrays)
+    check_finite(arrays, FINITE, LARGEST_SCALE)
+    check_finite(arrays, PARAMETERS, LARGEST)
+    n_inputs, n_targets = header["attributes"]["n_features_in_"], header["shapes"]["n_targets"]
+    for name, n in (("x_scaler_", n_inputs), ("y_scaler_", n_targets)):
+        mean, scale = arrays[f"{name}.mean"], arrays[f"{name}.scale"]
+        require(mean.shape == (n,) and scale.shape == (n,), f"{name} has shapes {mean.shape} and {scale.shape} for {n}")
+        require((scale > 0).all(), f"{name} has a scale that is not positive")
+    names = header["names"]
+    if names.get("targets") is not None:
+        text_list(names["targets"], n_targets, "names of targets")
+    if "features" in names:
+        text_list(names["features"], n_inputs, "names of inputs")
+    weights = [kind["weight"] for kind in kinds]
+    if weights:
+        is_share = all(isinstance(w, float) and 0.0 <= w <= 1.0 for w in weights) and abs(sum(weights) - 1.0) < 1e-6
+        require(is_share, f"the weights of members are {weights}")
+    check_counts({"seed_": 0, "n_iter_": header["attributes"]["n_iter_"]}, arrays)
+    seed, n_paths = header["attributes"]["seed_"], header["parameters"].get("n_predict_samples", 1)
+    require(isinstance(seed, int) and 0 <= seed < 2**32, f"seed_ is {seed!r}")
+    require(isinstance(n_paths, int) and 0 < n_paths <= MOST_PATHS, f"n_predict_samples is {n_paths!r}")
+
+
+def _check_classes(estimator: Any) -> None:
+    """As many classes as the likelihood has, all different."""
+    n = len(estimator.classes_)
+    expected = {2} if estimator.model_.likelihood.n_latent == 1 else {estimator.model_.likelihood.n_latent}
+    require(n in expected and len(set(estimator.classes_.tolist())) == n, f"there are {n} classes, expected {expected}")
 
 
 def restore(estimator: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
@@ -213,6 +266,8 @@ def restore(estimator: Any, header: dict[str, Any], arrays: dict[str, np.ndarray
         if name in header["attributes"]:
             setattr(estimator, name, header["attributes"][name])
     _restore_names(estimator, header["names"], arrays)
+    if hasattr(estimator, "classes_"):
+        _check_classes(estimator)
     estimator.history_ = history_of_file(header, part("history."))
 
 

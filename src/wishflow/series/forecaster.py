@@ -19,6 +19,7 @@ from ..callbacks import make_callbacks
 from ..errors import OptionError, unknown_option
 from ..kernels.specs import KERNELS, KernelSpec
 from ..specs import checks
+from ..training.checkpoints import Checkpoints, checkpoints_of, interruptible, told, watched
 from ..training.options import TrainingOptions, preset_spec, with_options
 from ..training.specs import TrainingSpec
 from ..wishart.specs import DIFFUSIONS, DiffusionSpec, GPDiffusion, Wishart
@@ -143,6 +144,9 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
         Whether each series of a panel has its own level and scale, shrunk towards those of all rows. True is for series
         of different size that move alike, such as sales of several stores. False is for paths of one system, whose
         dynamics depend on the values themselves.
+    checkpoint_dir : str or path, optional
+        Folder for checkpoints of training, so that the same fit goes on where it was killed. Ctrl-C then ends training
+        at the next chunk of steps, with `status_` "interrupted" (docs/explanation/reliability.md).
 
     Attributes
     ----------
@@ -336,6 +340,7 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
         n_members=1,
         reservoir_size=updating.RESERVOIR,
         panel_effects=False,
+        checkpoint_dir=None,
     ):
         self.drift = drift
         self.diffusion = diffusion
@@ -370,6 +375,7 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
         self.n_members = n_members
         self.reservoir_size = reservoir_size
         self.panel_effects = panel_effects
+        self.checkpoint_dir = checkpoint_dir
 
     # --- fitting ---
 
@@ -445,15 +451,18 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
             self.training_ = defaults.quick(self.training_, fraction, self.n_train_samples is not None)
         task = FitTask(self.spec_, self.training_, self.units_, tails, settings, self.seed_, self._schedule, n_members)
         n_steps = n_members * self.training_.max_iter
-        found = train(task, self.calibrate is not None, lambda n_items: make_callbacks(self, n_items, n_steps))
-        self._accept(found, n_members)
+        calibrates = self.calibrate is not None
+        kept = checkpoints_of(self.checkpoint_dir, type(self).__name__, task, calibrates)
+        with interruptible(kept):
+            found = train(task, calibrates, lambda n_items: watched(make_callbacks(self, n_items, n_steps), kept))
+        self._accept(found, n_members, kept)
         self.monitor_: DriftMonitor | None = DriftMonitor.of(found.held_scores)
         self.validation_history_, self.calibration_ = found.candidates, found.calibration
         self.tails_ = {key: self.units_.last_rows(tail) for key, tail in tails.items()}
         self.reservoir_: dict[Any, Tail] | None = updating.reservoir_of(self.units_, tails, size)
         self._keep(settings)
 
-    def _accept(self, found: Validated, n_members: int) -> None:
+    def _accept(self, found: Validated, n_members: int, kept: Checkpoints | None) -> None:
         """The trained members; `model_` and `spec_` are those of the first."""
         for name in ("members_", "weights_"):
             self.__dict__.pop(name, None)
@@ -464,7 +473,7 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
         history = joined([one.history for one in found.members])
         assert history is not None
         self.history_, self.n_iter_ = history, sum(one.n_iter for one in found.members)
-        self.status_ = status_of(found.members, found.weights)
+        self.status_ = told(status_of(found.members, found.weights), kept)
 
     def _keep(self, settings: defaults.Settings) -> None:
         """Keep the chosen options as attributes."""

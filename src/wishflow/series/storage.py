@@ -15,10 +15,13 @@ from ..errors import ModelFileError
 from ..files.arrays import flatten_arrays, unflatten_arrays
 from ..files.json import plain
 from ..files.model_file import write_model
+from ..files.trust import LARGEST, LARGEST_SCALE, check_counts, check_finite, require, template_of
 from ..numerics.devices import computing
 from ..numerics.scaling import Scaler
 from ..training.journal import history_of_file
 from .autoregressive import Start
+from .data.calendar import PERIODS, SEASONAL
+from .data.frames import ONLY
 from .data.times import TimeAxis
 from .data.transforms import ColumnTransforms
 from .data.units import Tail, Units
@@ -30,7 +33,11 @@ from .models import model_builder
 from .recalibration import HorizonScales
 from .specs import DynamicsSpec, chosen_lags
 
-NOT_STORED = ("callbacks",)
+NOT_STORED = ("callbacks", "checkpoint_dir")
+ATTRIBUTES = ("seed_", "n_iter_", "status_")
+# Arrays that are numbers everywhere, and those that parts of models are made of.
+FINITE = ("y_scaler.", "x_scaler.", "effect.", "calibration.", "drift.")
+PARAMETERS = ("model.", "member.")
 
 
 def save_forecaster(forecaster: Any, path: str | Path) -> None:
@@ -59,7 +66,7 @@ def save_forecaster(forecaster: Any, path: str | Path) -> None:
         "effects": [plain(key) for key in units.effects],
         "flags": {"is_series": forecaster.is_series_, "is_panel": forecaster.is_panel_},
         "name": plain(forecaster.name_),
-        "attributes": {name: plain(getattr(forecaster, name)) for name in ("seed_", "n_iter_", "status_")},
+        "attributes": {name: plain(getattr(forecaster, name)) for name in ATTRIBUTES},
         "n_inducing": int(forecaster.model_.field.basis.Z.shape[0]),
         "history_columns": forecaster.history_.columns.tolist(),
         "history_phases": forecaster.history_["phase"].tolist(),
@@ -220,8 +227,59 @@ def _arrays(forecaster: Any) -> dict[str, np.ndarray]:
     return arrays | {f"history.{name}": numbers[name].to_numpy() for name in numbers}
 
 
+def check_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Counts, lengths and numbers of a file against each other, before anything is built from them."""
+    for part in (header["spec"], header["n_inducing"], header.get("members") or []):
+        check_counts(part, arrays)
+    check_finite(arrays, FINITE, LARGEST_SCALE)
+    check_finite(arrays, PARAMETERS, LARGEST)
+    for name in ("columns", "x_columns"):
+        names = header[name] or []
+        is_plain = isinstance(names, list) and all(isinstance(one, str | int | float) for one in names)
+        require(is_plain and len(set(names)) == len(names), f"the names of {name} are {str(names)[:100]}")
+    n_columns = len(header["columns"])
+    n_covariates = None if header["x_columns"] is None else len(header["x_columns"])
+    scalers = {"y_scaler": n_columns, "x_scaler": n_covariates}
+    scalers |= {f"effect.{i}": n_columns for i in range(len(header.get("effects", ())))}
+    for name, n in scalers.items():
+        if n is not None:
+            mean, scale = arrays[f"{name}.mean"], arrays[f"{name}.scale"]
+            require(mean.shape == (n,) == scale.shape, f"{name} has shapes {mean.shape} and {scale.shape} for {n}")
+            require((scale > 0).all(), f"{name} has a scale that is not positive")
+    _check_rows(header, "tail", arrays, n_columns)
+    is_panel, names = header["flags"]["is_panel"], header.get("index_names", [])
+    require(is_panel is True or header["keys"] == [ONLY], f"one series has the keys {str(header['keys'])[:100]}")
+    require(all(one is None or isinstance(one, str) for one in names), f"the names of the index are {str(names)[:100]}")
+    known = (*PERIODS, SEASONAL)
+    require(set(header["periods"]) <= set(known) and isinstance(header["periods"], list), f"periods are not of {known}")
+    if header.get("reservoir") is not None:
+        _check_rows(header["reservoir"], "reservoir", arrays, n_columns)
+    members = header.get("members")
+    require(members is None or (isinstance(members, list) and members), "the list of members is empty")
+    weights = [one["weight"] for one in members or []]
+    if weights:
+        is_share = all(isinstance(w, float) and 0.0 <= w <= 1.0 for w in weights) and abs(sum(weights) - 1.0) < 1e-6
+        require(is_share, f"the weights of members are {weights}")
+    seed = header["attributes"]["seed_"]
+    require(isinstance(seed, int) and 0 <= seed < 2**32, f"seed_ is {seed!r}")
+    require(header["axis"]["unit"] > 0, f"the unit of time is {header['axis']['unit']!r}")
+
+
+def _check_rows(header: dict[str, Any], name: str, arrays: dict[str, np.ndarray], n_columns: int) -> None:
+    """Stamps, values and covariates of each series have as many rows; values may be missing, but not infinite."""
+    keys = header["keys"]
+    require(len(keys) == len({str(key) for key in keys}) == len(header["indices"]), f"the keys of {name} are {keys}")
+    for i in range(len(keys)):
+        index, values, covariates = (arrays[f"{name}.{i}.{part}"] for part in ("index", "values", "covariates"))
+        is_table = index.ndim == 1 and values.shape == (len(index), n_columns) and len(covariates) == len(index)
+        require(is_table and covariates.ndim == 2, f"the rows of {name} {i} have shapes that do not fit each other")
+        require(not np.isinf(values).any() and np.isfinite(covariates).all(), f"rows of {name} {i} are infinite")
+        require((np.diff(index) > 0).all(), f"the stamps of {name} {i} are not in order")
+
+
 def rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     """The forecaster a file describes."""
+    check_file(header, arrays)
     parameters = {name: _parameter(value) for name, value in header["parameters"].items()}
     # Files of older versions are of fits without rows held back.
     forecaster = cls(**{"validation_fraction": 0, "calibrate": None, **parameters})
@@ -235,8 +293,8 @@ def rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) ->
     forecaster.is_series_, forecaster.is_panel_ = header["flags"]["is_series"], header["flags"]["is_panel"]
     forecaster.name_ = header["name"]
     forecaster.fh_ = None
-    for name, value in header["attributes"].items():
-        setattr(forecaster, name, value)
+    for name in ATTRIBUTES:
+        setattr(forecaster, name, header["attributes"][name])
     forecaster.tails_ = _rows_of(header, "tail", arrays, forecaster.units_.axis)
     # Files of older versions have none.
     kept = header.get("reservoir")
@@ -304,8 +362,10 @@ def _model(forecaster: Any, spec: DynamicsSpec, n_inducing: int, arrays: dict[st
         start: Any = Start(np.zeros((dim, layout.n_lagged + n_covariates)), np.zeros(dim), np.eye(dim))
         if latent is not None:
             start = LatentStart(start, np.zeros((dim, 0)), np.zeros((n_columns, dim)), np.ones(n_columns))
-        Z = np.zeros((n_inducing, layout.n_kernel_inputs))
-        template = model_builder(spec)(spec, layout, start, Z, jax.random.key(0))
-        template = jax.tree.map(np.asarray, template)
-        restored = unflatten_arrays(template, arrays)
+
+        def build(n: int) -> Any:
+            Z = np.zeros((n, layout.n_kernel_inputs))
+            return jax.tree.map(np.asarray, model_builder(spec)(spec, layout, start, Z, jax.random.key(0)))
+
+        restored = unflatten_arrays(template_of(build, n_inducing), arrays)
     return jax.tree.map(np.asarray, restored)

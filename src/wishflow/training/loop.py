@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int, PyTree
 from ..errors import FactorisationError, TrainingError
 from ..numerics.devices import on_device, random_key
 from . import chunk
+from .checkpoints import Checkpoints, checkpoints_among
 from .jitter import with_fresh_jitter
 from .journal import Journal
 from .objective import weighted
@@ -90,15 +91,56 @@ class StochasticPhase(AbstractPhase):
 
     def run(self, models: PyTree, journal: Journal) -> Outcome:
         state = begin(self, models, journal.indices)
+        kept = KeptPhase.of(self, journal)
+        state = kept.restored(state)
         n_planned = self.stretch.n_steps(self.stretch.position, self.last)
         journal.begin(self.name, n_planned)
+        if kept.is_interrupted:  # in an earlier phase: this one only begins
+            state = stopped(self, state, np.ones(self.n_models, bool))
         while not is_over(self, state):
             before = state.status
             state, records, n = advance(self, state)
             stop = journal.add(self.name, int(state.done), n_planned, records, n, self.is_bound)
             _warn_of_giving_up((state.status == STATUSES.index(GAVE_UP)) & (before != state.status), journal.indices)
-            state = stopped(self, state, stop)
+            kept.after_chunk(state)
+            state = stopped(self, state, stop | kept.is_interrupted)
+        kept.at_end(state)
         return end(self, state, journal.indices)
+
+
+@dataclasses.dataclass(frozen=True)
+class KeptPhase:
+    """The checkpoints of one phase of a fit, which has a number there; nothing is kept where there are none."""
+
+    checkpoints: Checkpoints | None
+    number: int
+    phase: str
+    journal: Journal
+
+    @classmethod
+    def of(cls, phase: StochasticPhase, journal: Journal) -> KeptPhase:
+        found = checkpoints_among(journal.calls)
+        return cls(found, 0 if found is None else found.next_phase(), phase.name, journal)
+
+    @property
+    def is_interrupted(self) -> bool:
+        return self.checkpoints is not None and self.checkpoints.is_interrupted
+
+    def restored(self, state: PhaseState) -> PhaseState:
+        """The last state that was kept, or the given one at the beginning."""
+        if self.checkpoints is None:
+            return state
+        found = self.checkpoints.restored(self.number, self.phase, state, self.journal)
+        is_sound = found is not None and np.isin(found.status, range(len(STATUSES))).all()
+        return found if found is not None and is_sound and np.isfinite(found.position).all() else state
+
+    def after_chunk(self, state: PhaseState) -> None:
+        if self.checkpoints is not None:
+            self.checkpoints.after_chunk(self.number, self.phase, state, int(state.done), self.journal)
+
+    def at_end(self, state: PhaseState) -> None:
+        if self.checkpoints is not None:
+            self.checkpoints.at_end(self.number, self.phase, state, int(state.done), self.journal)
 
 
 # --- the parts of a phase ------------------------------------------------------------------------

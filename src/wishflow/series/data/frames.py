@@ -13,6 +13,8 @@ from ...errors import DataError
 from ..specs import Lags, memory_of
 
 ONLY = None  # the key of a series that is no part of a panel
+# Whole years whose nanoseconds fit into 64 bits.
+FIRST_YEAR, LAST_YEAR = 1678, 2261
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,6 +199,13 @@ def _check_order(index: pd.Index, name: str) -> None:
         )
     if not index.is_monotonic_increasing:
         raise DataError(f"the index of {name} is not sorted; call sort_index() first.")
+    if isinstance(index, pd.DatetimeIndex | pd.PeriodIndex):
+        for stamp in (index[0], index[-1]):
+            if not FIRST_YEAR <= stamp.year <= LAST_YEAR:
+                raise DataError(
+                    f"the index of {name} holds {stamp}; expected years from {FIRST_YEAR} to {LAST_YEAR}, whose "
+                    "nanoseconds 64 bits can count: shift the stamps, or use numbers as the index."
+                )
 
 
 def check_targets(panel: Panel, lags: Lags) -> None:

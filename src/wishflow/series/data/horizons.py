@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ...errors import OptionError
+from .frames import LAST_YEAR
 from .times import IRREGULAR, TimeAxis
 
 HORIZONS = "steps (an int or a list), a time span such as '48h', or stamps"
@@ -20,8 +21,18 @@ def horizon(axis: TimeAxis, fh: Any, end: Any) -> pd.Index:
 
     Stamps are taken as they are, in the time zone of `end`; all of them must lie after it.
     """
-    steps = steps_of(axis, fh, end)
-    return _stamps(axis, fh, end) if steps is None else axis.ahead(end, steps)
+    why = ""
+    try:
+        steps = steps_of(axis, fh, end)
+        index = _stamps(axis, fh, end) if steps is None else axis.ahead(end, steps)
+        if not isinstance(index, pd.DatetimeIndex | pd.PeriodIndex) or index[-1].year <= LAST_YEAR:
+            return index
+    except (OverflowError, pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta) as error:
+        why = f" ({error})"
+    raise OptionError(
+        f"fh={fh!r} reaches beyond the year {LAST_YEAR} from {end} on{why}, which 64 bits cannot count in nanoseconds; "
+        "expected a shorter horizon."
+    )
 
 
 def steps_of(axis: TimeAxis, fh: Any, end: Any) -> list[int] | None:

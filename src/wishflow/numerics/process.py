@@ -1,0 +1,96 @@
+"""What our computations share with the rest of the process: threads of BLAS, and where JAX was started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from ..errors import ForkError
+
+
+class BlasLimit:
+    """One thread of BLAS for as long as anybody is inside, in any thread of Python; then as many as before.
+
+    Libraries are looked for once: a search takes milliseconds. The count is that of all threads: two that overlap
+    would otherwise restore each other's limit, and leave BLAS at one thread for good.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._n_inside = 0
+        self._controller: Any = None
+        self._limit: Any = None
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Inside, BLAS has one thread."""
+        self._enter()
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def _enter(self) -> None:
+        with self._lock:
+            if self._n_inside == 0:
+                controller = self._found()
+                limit = controller.limit(limits=1)
+                # Where another thread holds a limit of its own, ours has no effect, and there is nothing to restore.
+                is_ours = all(one["num_threads"] == 1 for one in controller.info())
+                self._limit = limit if is_ours else None
+            self._n_inside += 1
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._n_inside -= 1
+            if self._n_inside == 0 and self._limit is not None:
+                release_control()  # of the thread that came first: this one may be another
+                self._limit.restore_original_limits()
+                self._limit = None
+                release_control()
+
+    def _found(self) -> Any:
+        if self._controller is None:
+            # jaxlib takes SciPy's OpenBLAS, which must be there to be found.
+            import scipy.linalg.cython_blas  # noqa: F401
+            import threadpoolctl
+
+            self._controller = threadpoolctl.ThreadpoolController().select(user_api="blas")
+        return self._controller
+
+
+def release_control() -> None:
+    """Let any thread set limits of OpenBLAS: since version 3.7 of threadpoolctl only the first thread to do so can."""
+    import threadpoolctl
+
+    clear = getattr(threadpoolctl.OpenBLASController, "clear_controlling_thread", None)
+    if clear is not None:
+        clear(force=True)
+
+
+class Origin:
+    """The process in which JAX was started; a child made by `fork` has JAX's locks, but not its threads."""
+
+    def __init__(self) -> None:
+        self._process: int | None = None
+
+    def check(self) -> None:
+        """Remember this process at the first call; an error in its forked children, where a computation would hang."""
+        here = os.getpid()
+        if self._process is None:
+            self._process = here
+        if self._process != here:
+            raise ForkError(
+                f"process {here} was forked from process {self._process} after JAX had started there: JAX's threads do "
+                "not survive a fork, and computations would never end. Expected a process of its own: use "
+                'multiprocessing.get_context("spawn"), or joblib with its default backend "loky"; or fork before the '
+                "first fit, prediction or load."
+            )
+
+
+# Both are facts about the process, which is why they are kept here and not passed on.
+BLAS = BlasLimit()
+ORIGIN = Origin()

@@ -1,0 +1,264 @@
+"""Checkpoints: the state of training on disk, so that a fit that was killed goes on where it was.
+
+A fit is a sequence of phases that its data and settings determine. One folder for each fit, named by a fingerprint of
+both, holds the last states of the phase at work and the end of each phase before it. A fit that is started again walks
+through the same phases: those that have ended are read, the one at work goes on from its last state, bit by bit as if
+it had not been interrupted. Phases without a state of this kind (L-BFGS, models beside the one that is watched) start
+anew, from the same start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import importlib.metadata
+import re
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from ..callbacks import Callback, CallbackList, ChunkEvent
+from ..errors import CheckpointError, ModelFileError, OptionError
+from ..files.arrays import flatten_arrays, unflatten_arrays
+from ..files.model_file import read_model, write_model
+from ..specs import Spec
+from .journal import Journal
+
+# A state is written after so many seconds of training, at the end of a chunk, and the last few of a phase are kept.
+EVERY_SECONDS = 30.0
+KEPT = 2
+INTERRUPTED = "interrupted"
+# Values of a learning rate that is a function of the step by which two of them are told apart.
+N_RATES = 50_000
+
+
+class Checkpoints(Callback):
+    """The checkpoints of one fit, as one of its callbacks; `folder` is that of the fingerprint.
+
+    It counts the phases that come to it, and stops training where a signal asked for it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.n_phases = 0
+        self.is_interrupted = self.is_terminated = False
+        self._saved = time.monotonic()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _not_written(folder, error) from error
+
+    def on_chunk(self, event: ChunkEvent) -> bool:
+        """Whether Ctrl-C asked for the end of training."""
+        return self.is_interrupted
+
+    def next_phase(self) -> int:
+        """The number of a phase that begins."""
+        self.n_phases += 1
+        self._saved = time.monotonic()
+        return self.n_phases
+
+    # --- reading ---
+
+    def restored(self, number: int, phase: str, template: PyTree, journal: Journal) -> PyTree | None:
+        """The last state of a phase, with its records in the journal; None where there is none that can be read.
+
+        Names, shapes and types are those of the template, the state at the beginning of the phase.
+        """
+        for path in sorted(self.folder.glob(f"{number:04d}-*.ckpt"), reverse=True):
+            try:
+                header, arrays = read_model(path)
+                if header.get("phase") != phase:
+                    raise ModelFileError(f"it is of phase {header.get('phase')!r}, expected {phase!r}")
+                parts = {kind: _part(arrays, f"{kind}.") for kind in ("state", "record")}
+                state = unflatten_arrays(template, parts["state"])
+                records = _records(header.get("columns"), parts["record"], phase, len(journal.indices))
+            except FileNotFoundError:  # another process has removed it
+                continue
+            except ModelFileError as error:
+                warnings.warn(f"the checkpoint {path} is not used ({error})", UserWarning, stacklevel=4)
+                continue
+            for own, record in zip(journal.records, records, strict=True):
+                own.append(record)
+            return state
+        return None
+
+    # --- writing ---
+
+    def after_chunk(self, number: int, phase: str, state: PyTree, n_done: int, journal: Journal) -> None:
+        """Write the state where it is time, or a signal came; after SIGTERM the process is asked to end."""
+        is_due = time.monotonic() - self._saved >= EVERY_SECONDS
+        if is_due or self.is_interrupted or self.is_terminated:
+            self._write(number, phase, state, n_done, journal)
+        if self.is_terminated:
+            raise SystemExit(128 + signal.SIGTERM)
+
+    def at_end(self, number: int, phase: str, state: PyTree, n_done: int, journal: Journal) -> None:
+        """Write the state with which a phase ends, unless it ends because of a signal."""
+        if not self.is_interrupted:
+            self._write(number, phase, state, n_done, journal, is_end=True)
+
+    def _write(
+        self, number: int, phase: str, state: PyTree, n_done: int, journal: Journal, is_end: bool = False
+    ) -> None:
+        records = [_joined(own, phase) for own in journal.records]
+        arrays = {f"state.{name}": array for name, array in flatten_arrays(state).items()}
+        for i, record in enumerate(records):
+            arrays |= {f"record.{i}.{name}": array for name, array in record.items()}
+        header = {"phase": phase, "number": number, "columns": list(records[0]) if records else []}
+        # The end of a phase comes after all states of it.
+        path = self.folder / f"{number:04d}-{n_done:09d}{'-end' if is_end else ''}.ckpt"
+        try:
+            write_model(path, header, arrays)
+        except OSError as error:
+            raise _not_written(path, error) from error
+        self._saved = time.monotonic()
+        old = sorted(self.folder.glob(f"{number:04d}-*.ckpt"))[: -1 if is_end else -KEPT]
+        for other in old:
+            with contextlib.suppress(OSError):
+                other.unlink()
+
+    # --- signals ---
+
+    @contextlib.contextmanager
+    def signals(self) -> Iterator[None]:
+        """During a fit in the main thread, Ctrl-C and SIGTERM end it at the next chunk; a second Ctrl-C at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._received) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _received(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGTERM:
+            self.is_terminated = True
+        elif self.is_interrupted:
+            raise KeyboardInterrupt
+        else:
+            self.is_interrupted = True
+
+
+def checkpoints_of(folder: Any, *described: Any) -> Checkpoints | None:
+    """The checkpoints of the fit that data and settings describe, in a folder of users; None where they gave none."""
+    if folder is None:
+        return None
+    if not isinstance(folder, str | Path) or not str(folder):
+        raise OptionError(f"checkpoint_dir={folder!r} given; expected the path of a folder, or None.")
+    return Checkpoints(Path(folder) / fingerprint(*described))
+
+
+def watched(callbacks: list, checkpoints: Checkpoints | None) -> list:
+    """Callbacks, and the checkpoints among them."""
+    return callbacks if checkpoints is None else [*callbacks, checkpoints]
+
+
+def checkpoints_among(calls: CallbackList) -> Checkpoints | None:
+    """The checkpoints among the callbacks of a fit."""
+    return next((one for one in calls.callbacks if isinstance(one, Checkpoints)), None)
+
+
+@contextlib.contextmanager
+def interruptible(checkpoints: Checkpoints | None) -> Iterator[None]:
+    """Around a fit: signals end it at the next chunk where there are checkpoints."""
+    if checkpoints is None:
+        yield
+        return
+    with checkpoints.signals():
+        yield
+
+
+def told(status: str, checkpoints: Checkpoints | None) -> str:
+    """The status of a fit, with a warning where Ctrl-C ended it."""
+    if checkpoints is None or not checkpoints.is_interrupted:
+        return status
+    warnings.warn(
+        f"training was interrupted, and the last good state is what was fitted; the same fit goes on from its "
+        f"checkpoint in {checkpoints.folder}.",
+        RuntimeWarning,
+        stacklevel=4,
+    )
+    return INTERRUPTED
+
+
+# --- fingerprints --------------------------------------------------------------------------------
+
+
+def fingerprint(*described: Any) -> str:
+    """A short name of data and settings: fits of equal ones, by equal versions on equal devices, take equal steps."""
+    digest = hashlib.sha256()
+    versions = [importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy", "optax", "equinox")]
+    _feed(digest.update, [versions, jax.default_backend(), *described])
+    return digest.hexdigest()[:16]
+
+
+def _feed(update: Callable[[bytes], None], value: Any) -> None:
+    """The value as bytes that tell it from others."""
+    update(f"<{type(value).__name__}>".encode())
+    if isinstance(value, np.ndarray | jax.Array) and value.dtype != object:
+        update(f"{value.dtype}{value.shape}".encode() + np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, Spec):
+        _feed(update, value.to_json())
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            _feed(update, getattr(value, field.name))
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            _feed(update, (key, item))
+    elif isinstance(value, list | tuple):
+        update(str(len(value)).encode())
+        for item in value:
+            _feed(update, item)
+    elif callable(value):  # a learning rate: what it says counts, not its name
+        _feed(update, np.asarray(value(jnp.arange(N_RATES))))
+    elif hasattr(value, "asi8"):  # stamps; their text is cut where there are many
+        _feed(update, [np.asarray(value.asi8), str(value.dtype)])
+    elif hasattr(value, "tolist"):  # other indices
+        update(repr(value.tolist()).encode())
+    else:
+        update(re.sub(r" at 0x[0-9a-f]+", "", repr(value)).encode())
+
+
+# --- records -------------------------------------------------------------------------------------
+
+
+def _joined(chunks: list[dict[str, Any]], phase: str) -> dict[str, np.ndarray]:
+    """The records of a phase as one chunk."""
+    own = [chunk for chunk in chunks if chunk["phase"] == phase]
+    return {name: np.concatenate([chunk[name] for chunk in own]) for name in own[0] if name != "phase"} if own else {}
+
+
+def _records(columns: Any, arrays: dict[str, np.ndarray], phase: str, n_models: int) -> list[dict[str, Any]]:
+    """One chunk of records for each model."""
+    found = []
+    for i in range(n_models):
+        own = _part(arrays, f"{i}.")
+        if not isinstance(columns, list) or sorted(own) != sorted(columns) or len({len(a) for a in own.values()}) > 1:
+            raise ModelFileError("its records do not fit each other")
+        found.append({"phase": phase, **{name: own[name] for name in columns}})
+    return found
+
+
+def _part(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def _not_written(path: Path, error: OSError) -> CheckpointError:
+    return CheckpointError(
+        f"the checkpoint {path} could not be written ({error}); expected a folder with room that can be written to. "
+        "Earlier checkpoints are as they were: with room for more, the same fit goes on from the last of them."
+    )

@@ -1,0 +1,169 @@
+"""Model files of strangers: one clear error, whatever they hold, and no memory beyond what their size justifies."""
+
+import json
+import resource
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_storage import rewritten
+
+import wishflow as wf
+from wishflow.errors import ModelFileError, WishflowError
+from wishflow.files.model_file import read_model, write_model
+
+pytestmark = pytest.mark.usefixtures("types_unchecked")
+TIMES = pd.date_range("2024-01-01", periods=60, freq="h")
+SERIES = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)).cumsum(axis=0), TIMES, ["a", "b"])
+
+
+@pytest.fixture(scope="module")
+def files(gp, flow, classifier, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    series = wf.WishartForecaster(max_iter=3, n_inducing=6, rank=1, validation_fraction=0).fit(SERIES)
+    for name, model in {"gp": gp, "flow": flow, "classifier": classifier, "series": series}.items():
+        model.save(folder / name)
+    return folder
+
+
+def deep(depth):
+    return {"kind": "Sum", "parts": [deep(depth - 1)]} if depth else {"kind": "RBF"}
+
+
+def filled(name, value):
+    def change(header, arrays):
+        arrays[name] = arrays[name].copy()
+        arrays[name].flat[0] = value
+
+    return change
+
+
+def column(name):
+    return lambda header, arrays: arrays.update({name: np.zeros(3)})
+
+
+CHANGES = {
+    "nested kernels": (("gp", "flow", "series"), lambda h, a: h["spec"].update(kernel=deep(100))),
+    "nested options": (("gp", "flow"), lambda h, a: h["parameters"].update(kernel=deep(100))),
+    "many inducing points": (("gp", "flow"), lambda h, a: h["shapes"].update(n_inducing=100_000)),
+    "many points of a series": (("series",), lambda h, a: h.update(n_inducing=100_000)),
+    "a wide state": (("gp", "flow"), lambda h, a: h["shapes"].update(state_dim=10**9)),
+    "many targets": (("gp", "flow"), lambda h, a: h["shapes"].update(n_targets=10**9)),
+    "many classes": (
+        ("classifier",),
+        lambda h, a: h["spec"].update(likelihood={"kind": "Categorical", "n_classes": 10**9}),
+    ),
+    "a high rank": (("flow", "series"), lambda h, a: h["spec"]["diffusion"].update(rank=10**8)),
+    "many lags": (("series",), lambda h, a: h["spec"].update(lags=10**9)),
+    "a latent state": (("series",), lambda h, a: h["spec"].update(latent={"kind": "Latent", "dim": 10**7})),
+    "many paths": (("flow",), lambda h, a: h["parameters"].update(n_predict_samples=10**9)),
+    "a point that is NaN": (("gp", "flow"), filled("model.output.basis.Z", np.nan)),
+    "an infinite mean": (("gp", "flow"), filled("model.output.posterior.mean", np.inf)),
+    "a mean beyond all bounds": (("gp", "flow"), filled("model.output.posterior.mean", 1e300)),
+    "a scale of zero": (("gp", "flow"), filled("y_scaler_.scale", 0.0)),
+    "a negative scale": (("series",), filled("y_scaler.scale", -1.0)),
+    "a scale of another length": (("gp", "flow"), column("y_scaler_.scale")),
+    "scales of another length": (("series",), column("y_scaler.mean")),
+    "one name too many": (("gp",), lambda h, a: h["names"].update(features=["a", "b", "c"])),
+    "names that are numbers": (("gp",), lambda h, a: h["names"].update(targets=[1])),
+    "classes twice": (("classifier",), lambda h, a: h["names"].update(classes=["high", "high"])),
+    "a third class": (("classifier",), lambda h, a: h["names"].update(classes=["a", "b", "c"])),
+    "a negative jitter": (("gp", "flow"), filled("model.output.basis.jitter", -1.0)),
+    "an unknown period": (("series",), lambda h, a: h.update(periods=["fortnight"])),
+    "a key that is not there": (("series",), lambda h, a: h.update(keys=["x"])),
+    "no member at all": (("series",), lambda h, a: h.update(members=[])),
+    "infinite rows": (("series",), filled("tail.0.values", np.inf)),
+    "rows out of order": (("series",), filled("tail.0.index", 2**62)),
+    "rows of another length": (("series",), column("tail.0.index")),
+    "no unit of time": (("series",), lambda h, a: h["axis"].update(unit=0.0)),
+    "a seed that is text": (("gp", "series"), lambda h, a: h["attributes"].update(seed_="x")),
+}
+CASES = [(kind, name) for name, (kinds, _) in CHANGES.items() for kind in kinds]
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_a_file_that_contradicts_itself_is_refused(kind, name, files, tmp_path):
+    path = rewritten(files / kind, tmp_path / "changed", CHANGES[name][1])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ModelFileError):
+        wf.load(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # KiB
+
+
+def test_attributes_of_a_forecaster_are_those_that_are_known(files, tmp_path):
+    change = lambda h, a: h["attributes"].update(predict="no", model_=3)  # noqa: E731
+    loaded = wf.load(rewritten(files / "series", tmp_path / "changed", change))
+    assert "predict" not in vars(loaded) and loaded.predict(2).shape == (2, 2)
+
+
+def test_a_version_of_many_digits(files, tmp_path):
+    import safetensors.numpy
+
+    content = safetensors.numpy.save({"x": np.zeros(1)}, {"format": "wishflow-model", "format_version": "9" * 5000})
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(ModelFileError, match="format version"):
+        wf.load(tmp_path / "x")
+
+
+VALUES = [None, True, -1, 0, 1, 7, 10**6, 10**12, 1e308, -0.5, "x", "", [], {}, [[]], {"kind": "RBF"}, "Ω" * 50]
+
+
+def mutated(value, rng):
+    """The value with one entry, somewhere inside, replaced by another or taken out."""
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        key = list(value)[rng.integers(len(value))]
+        if rng.random() < 0.05:
+            return {k: v for k, v in value.items() if k != key}
+        return {**value, key: mutated(value[key], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.9:
+        i = int(rng.integers(len(value)))
+        return [*value[:i], mutated(value[i], rng), *value[i + 1 :]]
+    return VALUES[rng.integers(len(VALUES))]
+
+
+def mutated_arrays(arrays, rng):
+    name = list(arrays)[rng.integers(len(arrays))]
+    array = arrays[name].copy()
+    kind = rng.integers(5)
+    if kind == 0:
+        return {key: value for key, value in arrays.items() if key != name}
+    if kind == 1:
+        return {**arrays, name: array[:-1] if array.ndim else np.zeros(2)}
+    if kind == 2:
+        return {**arrays, name: array.astype(np.float32 if array.dtype != np.float32 else np.int64)}
+    if array.size:
+        array.flat[rng.integers(array.size)] = (
+            rng.choice([np.nan, np.inf, 1e308, -1e20, 0.0, -1.0]) if array.dtype.kind == "f" else 0
+        )
+    return {**arrays, name: array}
+
+
+@pytest.mark.parametrize("kind", ["gp", "flow", "classifier", "series"])
+def test_mutated_files_with_a_right_checksum(kind, files, tmp_path, X):
+    """A sample with a fixed seed: an error of ours, or a model that gives finite numbers."""
+    header, arrays = read_model(files / kind)
+    rng, n_loaded = np.random.default_rng(0), 0
+    for i in range(60):
+        changed = json.loads(json.dumps(header))
+        others = arrays
+        if i % 2:
+            changed = mutated(changed, rng)
+        else:
+            others = mutated_arrays(arrays, rng)
+        if not isinstance(changed, dict):
+            continue
+        write_model(tmp_path / "changed", changed, others)
+        try:
+            model = wf.load(tmp_path / "changed")
+            n_loaded += 1
+            found = (
+                model.predict(3)
+                if kind == "series"
+                else model.predict_proba(X)
+                if kind == "classifier"
+                else model.predict(X)
+            )
+        except WishflowError:
+            continue
+        assert np.isfinite(np.asarray(found, float)).all(), changed
+    assert n_loaded > 5

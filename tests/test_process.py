@@ -1,0 +1,180 @@
+"""What our computations share with the rest of the process: threads of BLAS, forks, memory."""
+
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import threadpoolctl
+from structure import PACKAGE
+
+import wishflow as wf
+from wishflow.errors import ForkError
+from wishflow.numerics.devices import computing
+from wishflow.numerics.process import BlasLimit, Origin, release_control
+
+
+@pytest.fixture(autouse=True)
+def _library_context():
+    """Takes the place of the fixture of this name for other tests: here nobody is inside `computing` beforehand."""
+    yield
+
+
+def blas_threads() -> list[int]:
+    return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
+
+
+@pytest.fixture
+def two_threads():
+    """BLAS with two threads, on any machine, set by nobody who is still there."""
+    import scipy.linalg.cython_blas  # noqa: F401  (brings a BLAS of its own)
+
+    limit = threadpoolctl.ThreadpoolController().limit(limits=2, user_api="blas")
+    release_control()
+    yield
+    release_control()
+    limit.restore_original_limits()
+    release_control()
+
+
+# --- threads of BLAS -----------------------------------------------------------------------------
+
+
+def overlapping(first_in, second_in):
+    """Two threads: the first enters, the second enters, the first leaves, the second leaves."""
+    is_in, may_leave, has_left = threading.Event(), threading.Event(), threading.Event()
+    seen = []
+
+    def first():
+        with first_in():
+            is_in.set()
+            may_leave.wait(20)
+        has_left.set()
+
+    def second():
+        is_in.wait(20)
+        with second_in():
+            may_leave.set()
+            has_left.wait(20)
+            seen.append(blas_threads())
+
+    threads = [threading.Thread(target=part) for part in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    return seen[0]
+
+
+def test_threads_that_overlap_leave_blas_as_they_found_it(two_threads):
+    inside = overlapping(computing, computing)
+    assert set(inside) == {1}  # the second is still at work when the first has left
+    assert set(blas_threads()) == {2}
+
+
+def test_a_limit_that_another_thread_holds_stays(two_threads):
+    with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
+        overlapping(computing, computing)
+        assert set(blas_threads()) == {1}
+    assert set(blas_threads()) == {2}
+
+
+def test_libraries_are_looked_for_once(monkeypatch):
+    found, search = [], threadpoolctl.ThreadpoolController.__init__
+    monkeypatch.setattr(threadpoolctl.ThreadpoolController, "__init__", lambda self: found.append(search(self)))
+    limit = BlasLimit()
+    for _ in range(5):
+        with limit.held(), limit.held():
+            pass
+    assert len(found) == 1
+
+
+def test_an_error_inside_restores_the_threads(two_threads):
+    with pytest.raises(KeyError), computing(), computing():
+        raise KeyError
+    assert set(blas_threads()) == {2}
+
+
+@pytest.mark.slow
+def test_a_million_rows_are_predicted_in_seconds_and_in_little_memory():
+    import resource
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    model = wf.SparseGPRegressor(n_inducing=50, max_iter=30).fit(X, np.sin(X[:, 0]))
+    rows = rng.normal(size=(1_000_000, 4))
+    model.predict(rows[:10_000])
+    before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    found = model.predict(rows)
+    assert time.perf_counter() - started < 20.0
+    # Scaled rows, means and variances, some of them twice; the kernel matrix alone would be 400 MB.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000
+    np.testing.assert_allclose(found[:100], model.predict(rows[:100]), rtol=1e-9)
+
+
+# --- forks ---------------------------------------------------------------------------------------
+
+
+def test_a_forked_child_is_told_at_once(monkeypatch):
+    origin = Origin()
+    origin.check()
+    origin.check()
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    with pytest.raises(ForkError, match=r"forked from process .*spawn"):
+        origin.check()
+    Origin().check()  # one that was forked before JAX started
+
+
+FORKED = """
+import os, sys, signal
+import numpy as np
+import warnings
+warnings.simplefilter("ignore")  # JAX warns of the fork
+import wishflow as wf
+
+X = np.linspace(-2.0, 2.0, 20)[:, None]
+model = wf.SparseGPRegressor(n_inducing=5, max_iter=3).fit(X, np.sin(X[:, 0]))
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    for work in (lambda: model.predict(X), lambda: model.fit(X, X[:, 0])):
+        try:
+            work()
+        except wf.errors.ForkError as error:
+            continue
+        os._exit(1)
+    os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def run(program: str, timeout: float = 120.0) -> None:
+    path = f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r})\n"
+    done = subprocess.run([sys.executable, "-c", path + program], capture_output=True, text=True, timeout=timeout)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_fork_after_a_fit_does_not_hang():
+    run(FORKED)
+
+
+JOBS = """
+import joblib
+import numpy as np
+import wishflow as wf
+
+if __name__ == "__main__":
+    X = np.linspace(-2.0, 2.0, 20)[:, None]
+    model = wf.SparseGPRegressor(n_inducing=5, max_iter=3).fit(X, np.sin(X[:, 0]))
+    work = [joblib.delayed(model.predict)(X) for _ in range(2)] + [joblib.delayed(model.fit)(X, X[:, 0])]
+    first, second, fitted = joblib.Parallel(n_jobs=2)(work)
+    assert (first == model.predict(X)).all() and (second == first).all()
+    assert np.isfinite(fitted.predict(X)).all()
+"""
+
+
+@pytest.mark.slow
+def test_processes_of_joblib_work():
+    run(JOBS)

@@ -1,0 +1,318 @@
+"""Checkpoints: a fit that was killed goes on where it was, bit by bit; signals end it in order."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from structure import PACKAGE
+
+import wishflow as wf
+from wishflow.callbacks import Callback
+from wishflow.errors import CheckpointError, OptionError
+from wishflow.series.recalibration import HorizonScales
+from wishflow.training import checkpoints as module
+from wishflow.training.checkpoints import fingerprint
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 2))
+Y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=60)
+SERIES = pd.DataFrame(
+    RNG.normal(size=(90, 2)).cumsum(axis=0), pd.date_range("2024-01-01", periods=90, freq="h"), ["a", "b"]
+)
+SMALL = {"n_inducing": 8, "random_state": 0}
+FITS = {
+    "gp of labels": lambda **k: wf.FlowClassifier(max_iter=300, n_steps=2, validation_fraction=0, **SMALL, **k).fit(
+        X, Y > 0
+    ),
+    "flow": lambda **k: wf.FlowRegressor(max_iter=300, n_steps=2, validation_fraction=0, **SMALL, **k).fit(X, Y),
+    "validated": lambda **k: wf.FlowRegressor(max_iter=300, n_steps=2, **SMALL, **k).fit(X, Y),
+    "counts": lambda **k: wf.SparseGPRegressor(max_iter=300, likelihood="poisson", **SMALL, **k).fit(
+        X, np.round(np.exp(Y))
+    ),
+    "series": lambda **k: wf.WishartForecaster(max_iter=300, rank=1, validation_fraction=0, **SMALL, **k).fit(SERIES),
+    "validated series": lambda **k: wf.WishartForecaster(max_iter=300, rank=1, lags=1, **SMALL, **k).fit(SERIES),
+    "members of series": lambda **k: wf.WishartForecaster(
+        max_iter=200, rank=1, validation_fraction=0, n_members=2, **SMALL, **k
+    ).fit(SERIES),
+    "members": lambda **k: wf.FlowRegressor(
+        max_iter=200, n_steps=2, validation_fraction=0, n_members=2, **SMALL, **k
+    ).fit(X, Y),
+}
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch):
+    """Every chunk of steps is kept."""
+    monkeypatch.setattr(module, "EVERY_SECONDS", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def _library_context():
+    """Estimators are tested outside the library's own context."""
+    yield
+
+
+class Killed(BaseException):
+    """Nobody catches it, as nobody catches kill -9."""
+
+
+class KillAfter(Callback):
+    """Ends the fit after some chunks."""
+
+    def __init__(self, n_chunks, act=None):
+        self.n_left, self.act, self.seen = n_chunks, act, []
+
+    def on_chunk(self, event):
+        self.seen.append((event.phase, event.step))
+        self.n_left -= 1
+        if self.n_left == 0:
+            if self.act is None:
+                raise Killed
+            self.act()
+
+
+def leaves(model):
+    bands = model.calibration_
+    parts = [model.model_, vars(bands) if isinstance(bands, HorizonScales) else bands]
+    members = getattr(model, "members_", ())
+    parts += list(members.values()) if isinstance(members, dict) else [one.model for one in members]
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(parts)]
+
+
+def assert_equal(one, other):
+    assert one.status_ == other.status_
+    for a, b in zip(leaves(one), leaves(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+    same = [h.history_.drop(columns="seconds") for h in (one, other)]
+    pd.testing.assert_frame_equal(*same)
+
+
+QUICK = ("flow", "series", "counts")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in FITS])
+def test_a_killed_fit_ends_as_one_that_was_not(name, tmp_path):
+    watch = KillAfter(10**6)
+    whole = FITS[name](callbacks=[watch])
+    n_chunks = len(watch.seen)
+    with pytest.raises(Killed):
+        FITS[name](checkpoint_dir=tmp_path, callbacks=[KillAfter(n_chunks // 2 + 1)])
+    again = KillAfter(10**6)
+    resumed = FITS[name](checkpoint_dir=tmp_path, callbacks=[again])
+    assert len(again.seen) < n_chunks  # it did not begin anew
+    assert_equal(whole, resumed)
+
+
+def test_a_fit_that_ended_is_read(tmp_path):
+    first, again = FITS["flow"](checkpoint_dir=tmp_path), KillAfter(10**6)
+    second = FITS["flow"](checkpoint_dir=tmp_path, callbacks=[again])
+    assert not [phase for phase, _ in again.seen if phase == "flow"]
+    assert_equal(first, second)
+
+
+def test_each_fit_has_a_folder_of_its_own(tmp_path):
+    options = {"n_steps": 2, "validation_fraction": 0, "checkpoint_dir": tmp_path, **SMALL}
+    for max_iter, shift in ((5, 0.0), (6, 0.0), (6, 1e-9), (6, 0.0)):
+        wf.FlowRegressor(max_iter=max_iter, **options).fit(X, Y + shift)
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_fingerprints_tell_data_and_settings_apart():
+    rows = [X, X[::-1], X.astype(np.float32), X[:, :1], X + 1e-12]
+    rates = [lambda step: 0.1 + 0 * step, lambda step: 0.2 + 0 * step]
+    found = [fingerprint(row) for row in rows] + [fingerprint(rate) for rate in rates]
+    found += [fingerprint([1, 2], 3), fingerprint([1], 2, 3), fingerprint(SERIES.index), fingerprint(SERIES.index[1:])]
+    assert len(set(found)) == len(found)
+    assert fingerprint(X, rates[0], {"a": 1}) == fingerprint(X.copy(), lambda step: 0.1 + 0 * step, {"a": 1})
+
+
+def test_few_states_are_kept_and_no_temporary_files(tmp_path):
+    with pytest.raises(Killed):
+        FITS["series"](checkpoint_dir=tmp_path, callbacks=[KillAfter(3)])
+    (folder,) = tmp_path.iterdir()
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["0001-000000100.ckpt", "0001-000000200.ckpt"]
+
+
+def test_a_damaged_checkpoint_is_left_for_the_one_before_it(tmp_path):
+    whole = FITS["series"]()
+    with pytest.raises(Killed):
+        FITS["series"](checkpoint_dir=tmp_path, callbacks=[KillAfter(3)])
+    last = sorted(next(tmp_path.iterdir()).iterdir())[-1]
+    content = bytearray(last.read_bytes())
+    content[-9] ^= 1
+    last.write_bytes(content)
+    with pytest.warns(UserWarning, match=r"the checkpoint .* is not used .*checksum"):
+        resumed = FITS["series"](checkpoint_dir=tmp_path)
+    assert_equal(whole, resumed)
+
+
+def test_checkpoints_hold_no_pickles(tmp_path):
+    FITS["series"](checkpoint_dir=tmp_path)
+    for path in next(tmp_path.iterdir()).iterdir():
+        with pytest.raises(wf.errors.ModelFileError, match="holds a None"):  # a file of ours, but no estimator
+            wf.load(path)
+
+
+# --- places that cannot be written to ------------------------------------------------------------
+
+
+def test_a_full_disk_is_a_clear_error_and_what_was_kept_stays(tmp_path, monkeypatch):
+    whole = FITS["series"]()
+    real, n_writes = os.fsync, []
+
+    def fsync(descriptor):
+        n_writes.append(descriptor)
+        if len(n_writes) > 3:  # the first file and its folder, and the second file
+            raise OSError(28, "No space left on device")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(CheckpointError, match="No space left on device"):
+        FITS["series"](checkpoint_dir=tmp_path)
+    monkeypatch.setattr(os, "fsync", real)
+    (folder,) = tmp_path.iterdir()
+    assert not [path for path in folder.iterdir() if path.suffix != ".ckpt"]
+    assert_equal(whole, FITS["series"](checkpoint_dir=tmp_path))
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match="could not be written"):
+        FITS["flow"](checkpoint_dir=tmp_path / "file" / "x")
+    with pytest.raises(OptionError, match="checkpoint_dir=3"):
+        wf.WishartForecaster(checkpoint_dir=3, validation_fraction=0).fit(SERIES)
+
+
+# --- signals -------------------------------------------------------------------------------------
+
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    "name", ["flow", "series", *(pytest.param(n, marks=pytest.mark.slow) for n in ("validated", "members"))]
+)
+def test_the_first_interrupt_ends_at_the_next_chunk(name, tmp_path):
+    whole = FITS[name]()
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with pytest.warns(RuntimeWarning, match="training was interrupted"):
+        model = FITS[name](checkpoint_dir=tmp_path, callbacks=[KillAfter(2, interrupt)])
+    assert model.status_ == "interrupted"
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    assert np.isfinite(np.asarray(model.predict(3) if name == "series" else model.predict(X))).all()
+    assert_equal(whole, FITS[name](checkpoint_dir=tmp_path))
+
+
+def test_the_second_interrupt_raises_and_changes_nothing(tmp_path):
+    model = wf.FlowRegressor(max_iter=300, n_steps=2, validation_fraction=0, **SMALL).fit(X, Y)
+    kept = dict(model.__dict__)
+
+    def twice():
+        interrupt()
+        interrupt()
+
+    model.set_params(checkpoint_dir=tmp_path, callbacks=[KillAfter(2, twice)])
+    kept |= {"checkpoint_dir": model.checkpoint_dir, "callbacks": model.callbacks}
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X + 1.0, Y)
+    assert all(model.__dict__[name] is value for name, value in kept.items())
+
+
+def test_other_threads_set_no_handlers(tmp_path):
+    seen = []
+    before = signal.getsignal(signal.SIGINT)
+    watch = KillAfter(1, lambda: seen.append(signal.getsignal(signal.SIGINT)))
+    thread = threading.Thread(target=lambda: FITS["series"](checkpoint_dir=tmp_path, callbacks=[watch]))
+    thread.start()
+    thread.join()
+    assert seen == [before]
+
+
+def test_without_checkpoints_an_interrupt_is_one():
+    with pytest.raises(KeyboardInterrupt):
+        FITS["series"](callbacks=[KillAfter(1, interrupt)])
+
+
+def test_sigterm_saves_and_stops(tmp_path):
+    whole = FITS["series"]()
+    with pytest.raises(SystemExit) as caught:
+        FITS["series"](checkpoint_dir=tmp_path, callbacks=[KillAfter(2, lambda: os.kill(os.getpid(), signal.SIGTERM))])
+    assert caught.value.code == 143
+    again = KillAfter(10**6)
+    assert_equal(whole, FITS["series"](checkpoint_dir=tmp_path, callbacks=[again]))
+    assert again.seen == [("series", 300)]
+
+
+def test_many_fits_have_checkpoints_too(tmp_path):
+    def fits(callbacks=None, **options):
+        models = [wf.FlowRegressor(max_iter=200, n_steps=2, validation_fraction=0, **SMALL, **options) for _ in "ab"]
+        return wf.fit_many(models, [(X, Y), (X, Y + X[:, 1])], callbacks)
+
+    whole = fits()
+    with pytest.raises(Killed):
+        fits([KillAfter(4)], checkpoint_dir=tmp_path)
+    for one, other in zip(whole, fits(checkpoint_dir=tmp_path), strict=True):
+        assert_equal(one, other)
+
+
+# --- kill -9 -------------------------------------------------------------------------------------
+
+PROGRAM = """
+import sys
+sys.path[:0] = [{package!r}, {tests!r}]
+import wishflow as wf
+from wishflow.training import checkpoints
+import numpy as np
+checkpoints.EVERY_SECONDS = 0.0
+wf.enable_compilation_cache({cache!r})
+rng = np.random.default_rng(0)
+X = rng.normal(size=(60, 2))
+Y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=60)
+model = wf.FlowRegressor(max_iter=3000, tol=0, n_steps=2, validation_fraction=0, n_inducing=8, random_state=0,
+                         checkpoint_dir={folder!r}).fit(X, Y)
+np.save({out!r}, model.predict(X))
+"""
+
+
+@pytest.mark.slow
+def test_kill_9_at_random_moments(tmp_path):
+    def run(folder, out):
+        cache = str(jax.config.jax_compilation_cache_dir or tmp_path / "cache")
+        parts = {"package": str(PACKAGE.parent), "tests": "", "cache": cache, "folder": folder, "out": str(out)}
+        return subprocess.Popen([sys.executable, "-c", PROGRAM.format(**parts)])
+
+    assert run(None, tmp_path / "whole.npy").wait(300) == 0
+    rng, n_kills, folder = np.random.default_rng(0), 0, tmp_path / "kept"
+    process = run(str(folder), tmp_path / "resumed.npy")
+    while process.poll() is None:
+        n_before = len(list(folder.glob("*/*.ckpt")))
+        deadline = time.monotonic() + 60
+        while process.poll() is None and len(list(folder.glob("*/*.ckpt"))) == n_before and time.monotonic() < deadline:
+            time.sleep(0.01)  # until it is past its start
+        time.sleep(float(rng.uniform(0.0, 0.5)))
+        if process.poll() is None and n_kills < 5:
+            process.kill()
+            process.wait()
+            n_kills += 1
+            process = run(str(folder), tmp_path / "resumed.npy")
+        elif process.poll() is None:
+            process.wait(300)
+    assert n_kills > 0 and process.returncode == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "whole.npy"), np.load(tmp_path / "resumed.npy"))
+    assert not list(folder.glob("*/.*.tmp"))
+
+
+def test_warnings_are_not_repeated_for_a_plain_fit(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        FITS["series"](checkpoint_dir=tmp_path)
