@@ -201,7 +201,7 @@ def told(status: str, checkpoints: Checkpoints | None) -> str:
 def fingerprint(*described: Any) -> str:
     """A short name of data and settings: fits of equal ones, by equal versions on equal devices, take equal steps."""
     digest = hashlib.sha256()
-    versions = [importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy", "optax", "equinox")]
+    versions = [importlib.metadata.version(name) for name in ("wishflow", "jax", "jaxlib", "numpy", "optax", "equinox")]
     _feed(digest.update, [versions, jax.default_backend(), *described])
     return digest.hexdigest()[:16]
 
