@@ -18,7 +18,7 @@ from sktime.datasets import load_longley
 from sktime.forecasting.base import ForecastingHorizon
 from sktime.forecasting.model_evaluation import evaluate
 from sktime.split import ExpandingWindowSplitter
-from sktime.utils.estimator_checks import check_estimator
+from sktime.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 from wishflow.sktime import WishartForecaster
 
@@ -51,11 +51,13 @@ def fitted(y):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1500)
-def test_the_checks_of_sktime_pass():
-    results = check_estimator(WishartForecaster, raise_exceptions=False, verbose=False)
-    assert len(results) > 100
+@pytest.mark.timeout(600)
+@parametrize_with_checks(WishartForecaster, obj_varname="adapter", check_varname="check")
+def test_the_checks_of_sktime_pass(adapter, check):
+    """One of sktime's checks, with all its scenarios."""
+    results = check_estimator(adapter, tests_to_run=check, raise_exceptions=False, verbose=False)
     assert {name: result for name, result in results.items() if result != "PASSED"} == {}
+    assert results
 
 
 def test_the_parameters_are_those_of_the_forecaster():
