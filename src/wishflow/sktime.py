@@ -251,7 +251,9 @@ class WishartForecaster(BaseForecaster):
         try:
             from skpro.distributions import Empirical
         except ImportError as error:
-            raise NotImplementedError("predict_proba needs skpro; install it with: pip install skpro") from error
+            raise NotImplementedError(
+                "predict_proba needs skpro; install it with: pip install 'wishflow[sktime]'"
+            ) from error
         found = self.forecaster_.forecast(self._stamps(fh), X)
         draws, times, variables = found.samples.shape
         rows = pd.MultiIndex.from_product([range(draws), found.index])

@@ -165,9 +165,7 @@ class ForecastFrames(abc.ABC):
         if cov:
             raise OptionError("cov=True given; forecast(...).samples holds joint draws over all times.")
         names = pd.Index(self._names())
-        return self._by_key(
-            lambda f: pd.DataFrame(f.samples.values.var(axis=0, ddof=1), f.index, names), fh, X, given
-        )
+        return self._by_key(lambda f: pd.DataFrame(f.samples.values.var(axis=0, ddof=1), f.index, names), fh, X, given)
 
     def _by_key(self, function: Any, fh: Any, X: Any, given: Any) -> pd.DataFrame:
         found = self.forecast(fh, X, given=given)
