@@ -143,14 +143,18 @@ SERIES = (
     Mistake(
         "One stamp with two values",
         "wishflow forecast twice.csv --horizon 24",
-        "Several stations in one column? Give each a column of its own (`pivot`), or take a mean.",
+        "Several stations below each other? Name their column: `--id station`. Else take a mean.",
     ),
     Mistake(
         "A date that is none",
         "wishflow forecast baddate.csv --time date --horizon 24",
         "The line is counted from the header, which is line 1.",
     ),
-    Mistake("Text among the series", "wishflow forecast stations.csv --horizon 24", "Name the columns that you want."),
+    Mistake(
+        "Text among the series",
+        "wishflow forecast stations.csv --horizon 24",
+        "Name the columns that you want, or the column that tells the series of a panel apart.",
+    ),
     Mistake("A series that never changes", "wishflow forecast stuck.csv --horizon 24", "A dead sensor? Leave it out."),
     Mistake(
         "Irregular stamps",
@@ -162,6 +166,56 @@ SERIES = (
         "Other series than those of the model",
         "wishflow forecast renamed.csv --from air.wishflow --horizon 24",
         "Names must be those of the fit.",
+    ),
+    Mistake(
+        "Covariates that end with the data",
+        "wishflow forecast air.csv --covariates no2 --horizon 24",
+        "Covariates are known in advance. What is not known then is a series: leave `--covariates` out.",
+    ),
+    Mistake(
+        "A covariate with holes",
+        "wishflow forecast priced.csv --covariates price --horizon 4",
+        "Only series may have holes. Fill those of covariates with what was known at the time.",
+    ),
+    Mistake(
+        "Future rows of nothing",
+        "wishflow forecast air.csv --future prices.csv --horizon 4",
+        "Say which columns they are of.",
+        2,
+    ),
+    Mistake(
+        "A model with covariates, without those of the horizon",
+        "wishflow forecast --from load.wishflow --horizon 4",
+        "The file needs columns of time and of the covariates, with a row for each step.",
+        2,
+    ),
+    Mistake(
+        "A scenario outside of the horizon",
+        "wishflow forecast air.csv --horizon 2 --given plan.csv",
+        "A longer `--horizon` takes it in.",
+    ),
+    Mistake(
+        "A scenario of something else",
+        "wishflow forecast air.csv --horizon 4 --given prices.csv",
+        "Columns of `--given` are series of the model. What is no series may be a covariate.",
+    ),
+    Mistake(
+        "An id for a model of one series",
+        "wishflow forecast stations.csv --from air.wishflow --id station --horizon 4",
+        "Fit a panel: `wishflow forecast stations.csv --id station --save stations.wishflow --horizon 4`.",
+        2,
+    ),
+    Mistake(
+        "A report of a panel",
+        "wishflow forecast stations.csv --id station --horizon 4 --report report.html",
+        "In Python each forecast has one: `model.forecast(4)['north'].report('north.html')`.",
+        2,
+    ),
+    Mistake(
+        "Series scored as rows",
+        "wishflow evaluate stations.csv --id station --target pm25",
+        "`--horizon 24h` makes it an evaluation of series, without `--target`.",
+        2,
     ),
 )
 PYTHON = (
@@ -257,8 +311,14 @@ def _write_series(rng: np.random.Generator) -> None:
     air.rename(columns={"no2": "NO2"}).to_csv("renamed.csv")
     late = air.set_axis(index + pd.to_timedelta(rng.integers(0, 50, 80), unit="min"))
     late.rename_axis("date").to_csv("irregular.csv")
+    later = pd.date_range(index[-1] + pd.Timedelta("1h"), periods=4, freq="h", name="date")
+    price = pd.DataFrame({"price": rng.normal(size=84).round(2)}, index.append(later))
+    price.loc[later].to_csv("prices.csv")
+    air.join(price, how="right").assign(price=price["price"].where(price.index != index[5])).to_csv("priced.csv")
+    pd.DataFrame({"pm25": [3.0]}, later[3:]).rename_axis("date").to_csv("plan.csv")
     options = {"n_inducing": 5, "max_iter": 2, "validation_fraction": 0}
     wf.WishartForecaster(**options).fit(air.iloc[:70]).save("air.wishflow")
+    wf.WishartForecaster(**options).fit(air.iloc[:70], price).save("load.wishflow")
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ UNKNOWN = {"Console"}
 def functions():
     """The functions of the package, those of its classes among them."""
     for found in pkgutil.walk_packages(wishflow.__path__, "wishflow."):
-        if found.name in ("wishflow.sktime", "wishflow.__main__", "wishflow.cli.__main__"):
+        if found.name in ("wishflow.sktime", "wishflow.regression.skpro", "wishflow.__main__", "wishflow.cli.__main__"):
             continue
         module = importlib.import_module(found.name)
         for item in vars(module).values():

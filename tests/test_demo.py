@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from types import SimpleNamespace
 
 import matplotlib.pyplot
@@ -16,6 +17,7 @@ from wishflow import metrics
 from wishflow.callbacks import ChunkEvent
 from wishflow.cli import demo, demo_figures, side_by_side
 from wishflow.cli.side_by_side import LEVELS
+from wishflow.cli.terminal import Terminal
 
 NAMES = ["SGP", "No noise", "diffGP", "diffWGP"]
 
@@ -210,7 +212,7 @@ def assert_weather_table(printed: str) -> None:
 def test_the_demonstration_prints_tables_paths_and_code(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("COLUMNS", "120")  # headings on one line
     monkeypatch.setattr(demo, "models", lambda *sizes, **options: {name: KnownNormal() for name in NAMES})
-    assert demo.main(tmp_path / "figures", quick=True) == 0
+    demo.main(Terminal(), tmp_path / "figures", quick=True)
     printed = capsys.readouterr().out
     assert all(printed.count(f"│ {name} ") == 2 for name in NAMES)
     assert printed.count("│ truth ") == 1
@@ -228,6 +230,18 @@ def test_the_demonstration_prints_tables_paths_and_code(monkeypatch, tmp_path, c
     assert demo.snippet(demo.QUICK) in printed
 
 
+@pytest.mark.slow
+def test_the_demonstration_answers_in_json(monkeypatch, tmp_path, capsys):
+    """One object with the scores of all models; with --quiet nothing else is printed."""
+    monkeypatch.setattr(demo, "models", lambda *sizes, **options: {name: KnownNormal() for name in NAMES})
+    monkeypatch.setattr(demo, "missing_packages", lambda: ["statsmodels"])
+    demo.main(Terminal(quiet=True, as_json=True), tmp_path, quick=True)
+    printed = capsys.readouterr()
+    answer = json.loads(printed.out)
+    assert [row["name"] for row in answer["simulated"]] == ["truth", *NAMES] and len(answer["figures"]) == 3
+    assert not printed.err
+
+
 def test_the_printed_code_names_every_option_of_the_fit():
     size = demo.Size(options=(("n_train_samples", 4), ("columns", "independent")))
     assert f"n_inducing={size.n_inducing}, max_iter={size.max_iter}, n_train_samples=4, columns='independent')" in (
@@ -238,7 +252,7 @@ def test_the_printed_code_names_every_option_of_the_fit():
 @pytest.mark.slow
 def test_the_demonstration_and_its_code_run_for_real(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(matplotlib.rcParams, "backend", "agg")
-    assert demo.main(tmp_path, quick=True) == 0
+    demo.main(Terminal(), tmp_path, quick=True)
     printed = capsys.readouterr().out
     assert "nan" not in printed
     exec(compile(demo.snippet(demo.QUICK), "snippet", "exec"), {})

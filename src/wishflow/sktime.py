@@ -107,6 +107,10 @@ class WishartForecaster(BaseForecaster):
     Horizons lie after the end of the data. Irregular stamps need a horizon with a frequency, such as
     `ForecastingHorizon([1, 2], freq="h")`.
 
+    Scenarios (`given` of `wishflow.WishartForecaster.forecast`) have no place in the signatures of sktime, and a path
+    belongs to a horizon, not to the parameters of a model. `forecaster_.predict(fh, given=…)` and the methods beside it
+    take them; for a panel, `forecasters_` has the fitted adapter of each series.
+
     X is known in advance: it has a row for each step up to the end of the horizon, without NaN. y may hold NaN. Each
     series of a panel has a model of its own.
 
@@ -252,7 +256,9 @@ class WishartForecaster(BaseForecaster):
         try:
             from skpro.distributions import Empirical
         except ImportError as error:
-            raise NotImplementedError("predict_proba needs skpro; install it with: pip install skpro") from error
+            raise NotImplementedError(
+                "predict_proba needs skpro; install it with: pip install 'wishflow[sktime]'"
+            ) from error
         found = self.forecaster_.forecast(self._stamps(fh), X)
         draws, times, variables = found.samples.shape
         rows = pd.MultiIndex.from_product([range(draws), found.index])

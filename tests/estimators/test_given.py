@@ -388,6 +388,20 @@ def test_densities_of_scenarios_are_those_of_the_free_cells(fitted):
         found.log_prob(truth)
 
 
+def test_frames_of_a_scenario_are_those_of_its_paths(fitted):
+    given = pd.DataFrame({"a": [13.0]}, index=HOURS[N + 1 : N + 2])
+    paths = fitted.forecast(3, given=given).samples.values
+    np.testing.assert_allclose(fitted.predict(3, given=given), paths.mean(axis=0))
+    variance = fitted.predict_var(3, given=given)
+    np.testing.assert_allclose(variance, paths.var(axis=0, ddof=1))
+    ends = np.quantile(paths, [0.1, 0.9], axis=0)
+    quantiles = fitted.predict_quantiles(3, alpha=[0.1, 0.9], given=given)
+    np.testing.assert_allclose(quantiles.to_numpy().reshape(3, 3, 2), np.moveaxis(ends, 0, -1))
+    interval = fitted.predict_interval(3, coverage=0.8, given=given)
+    np.testing.assert_allclose(interval, quantiles, rtol=1e-12)
+    assert variance.iloc[1, 0] == 0.0 and (interval.iloc[1, :2] == 13.0).all()
+
+
 def test_series_of_a_panel_have_scenarios_of_their_own(y):
     panel = {"north": y, "south": frame(seed=1)}
     model = wf.WishartForecaster(**LINEAR).fit(panel)

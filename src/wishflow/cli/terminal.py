@@ -16,8 +16,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from ..errors import OptionError, WishflowError
+from .options import Talking
 
 BAD_DATA, BAD_USAGE, STOPPED = 1, 2, 130
 
@@ -77,10 +79,47 @@ class Terminal:
             bar.on_end()
 
 
+class Commands(TyperGroup):
+    """The commands; what is wrong with their arguments is said in a line, as all other errors are."""
+
+    def main(  # type: ignore[override]
+        self, args: Any = None, prog_name: Any = None, *, standalone_mode: bool = True, **named: Any
+    ) -> Any:
+        args = list(sys.argv[1:] if args is None else args)
+        try:
+            code = super().main(args, prog_name, standalone_mode=False, **named)
+        except Exception as error:
+            # Which module of typer or click defines these errors depends on its version.
+            if not standalone_mode or not hasattr(error, "format_message"):
+                raise
+            code = _say_usage(error, "--json" in args)
+        if not standalone_mode:
+            return code
+        sys.exit(code or 0)
+
+
+def _say_usage(error: Any, as_json: bool) -> int:
+    context: Any = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        typer.echo(context.get_help())  # with rich it is printed there, and the text is empty
+        return BAD_USAGE
+    command = "wishflow" if context is None or context.parent is None else f"wishflow {context.info_name}"
+    text = " ".join(str(error.format_message()).split())
+    _say_error(f"{text} `{command} --help` lists the options.", BAD_USAGE, as_json)
+    return BAD_USAGE
+
+
+def _say_error(text: str, code: int, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"error": text, "exit_code": code}))
+    else:
+        typer.echo(f"Error: {text}", err=True)
+
+
 @contextlib.contextmanager
-def answering(quiet: bool, as_json: bool, debug: bool) -> Iterator[Terminal]:
+def answering(talking: Talking) -> Iterator[Terminal]:
     """Run a command: its errors become a line and an exit code, its warnings a line; with `debug` all is shown."""
-    terminal = Terminal(quiet, as_json)
+    terminal, debug = Terminal(talking.quiet, talking.as_json), talking.debug
     with warnings.catch_warnings():
         if not debug:
             warnings.simplefilter("ignore")
@@ -97,10 +136,7 @@ def answering(quiet: bool, as_json: bool, debug: bool) -> Iterator[Terminal]:
             if debug:
                 raise
             code, text = _explained(error)
-            if as_json:
-                typer.echo(json.dumps({"error": text, "exit_code": code}))
-            else:
-                typer.echo(f"Error: {text}", err=True)
+            _say_error(text, code, terminal.as_json)
             raise typer.Exit(code) from None
 
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import gammaln
+from jax.scipy.special import gammaln, log_ndtr, ndtr, ndtri
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float, Num, PRNGKeyArray, Scalar
+from jaxtyping import Array, Float, Int, Num, PRNGKeyArray, Scalar
 
 from .devices import AnyArray
+
+# Below it the inverse of Φ is without bound.
+LEAST_PROBABILITY = 1e-300
 
 
 class Jumps(eqx.Module):
@@ -97,3 +100,15 @@ def tail_variance(
         log_narrow, log_wide = _log_parts(jnp.asarray(squares, draw.dtype), jnp.zeros((), draw.dtype), n, tails)
         return jnp.where(draw < jax.nn.sigmoid(log_wide - log_narrow), wide, narrow)
     return (tails - 2.0 + squares) / draw
+
+
+def normal_beyond(
+    u: Float[Array, "*shape"], z: Float[Array, "*shape"], side: Int[Array, "*#shape"]
+) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
+    """A standard normal draw beyond z, above it for a `side` of 1 and below it for −1, and the log probability of that.
+
+    The draw is made of u, uniform between 0 and 1. Where `side` is 0 it means nothing, and the log probability is 0.
+    """
+    bound = -side * z
+    drawn = -side * jnp.minimum(ndtri(jnp.maximum(u * ndtr(bound), LEAST_PROBABILITY)), bound)
+    return drawn, jnp.where(side == 0, 0.0, log_ndtr(bound))

@@ -48,7 +48,7 @@ class ForecastFrames(abc.ABC):
             The paths. A dict by id for a panel.
         """
 
-    def predict(self, fh: Any = None, X: Any = None) -> Any:
+    def predict(self, fh: Any = None, X: Any = None, given: Any = None) -> Any:
         """Predict means, the means of the draws of `forecast`.
 
         Parameters
@@ -57,17 +57,19 @@ class ForecastFrames(abc.ABC):
             The horizon, as in `forecast`.
         X : DataFrame, Series, array or dict, optional
             Covariates, as in `forecast`.
+        given : DataFrame, Series, array or dict, optional
+            Values that some cells of the paths have, as in `forecast`: a scenario.
 
         Returns
         -------
         DataFrame or Series
             A row for each time and a column for each series. A Series where y was one. A panel has an index (id, time).
         """
-        frame = self._by_key(lambda f: f.mean, fh, X)
+        frame = self._by_key(lambda f: f.mean, fh, X, given)
         return frame.iloc[:, 0].rename(self.name_) if self.is_series_ else frame
 
     def predict_quantiles(
-        self, fh: Any = None, X: Any = None, alpha: Any = (0.1, 0.25, 0.5, 0.75, 0.9)
+        self, fh: Any = None, X: Any = None, alpha: Any = (0.1, 0.25, 0.5, 0.75, 0.9), given: Any = None
     ) -> pd.DataFrame:
         """Predict quantiles of each series.
 
@@ -79,6 +81,8 @@ class ForecastFrames(abc.ABC):
             Covariates, as in `forecast`.
         alpha : float or array-like of shape (A,), default=(0.1, 0.25, 0.5, 0.75, 0.9)
             Probabilities strictly between 0 and 1.
+        given : DataFrame, Series, array or dict, optional
+            Values that some cells of the paths have, as in `forecast`: a scenario.
 
         Returns
         -------
@@ -97,9 +101,9 @@ class ForecastFrames(abc.ABC):
             columns = pd.MultiIndex.from_product([self._names(), [float(a) for a in levels]])
             return pd.DataFrame(np.moveaxis(values, 0, -1).reshape(len(f.index), -1), f.index, columns)
 
-        return self._by_key(quantiles, fh, X)
+        return self._by_key(quantiles, fh, X, given)
 
-    def predict_interval(self, fh: Any = None, X: Any = None, coverage: Any = 0.9) -> pd.DataFrame:
+    def predict_interval(self, fh: Any = None, X: Any = None, coverage: Any = 0.9, given: Any = None) -> pd.DataFrame:
         """Predict central intervals of each series.
 
         Parameters
@@ -110,6 +114,8 @@ class ForecastFrames(abc.ABC):
             Covariates, as in `forecast`.
         coverage : float or array-like of shape (C,), default=0.9
             Probabilities inside the intervals, strictly between 0 and 1.
+        given : DataFrame, Series, array or dict, optional
+            Values that some cells of the paths have, as in `forecast`: a scenario.
 
         Returns
         -------
@@ -130,9 +136,9 @@ class ForecastFrames(abc.ABC):
             columns = pd.MultiIndex.from_tuples(names)
             return pd.DataFrame(np.moveaxis(values, 0, -1).reshape(len(f.index), -1), f.index, columns)
 
-        return self._by_key(intervals, fh, X)
+        return self._by_key(intervals, fh, X, given)
 
-    def predict_var(self, fh: Any = None, X: Any = None, cov: bool = False) -> pd.DataFrame:
+    def predict_var(self, fh: Any = None, X: Any = None, cov: bool = False, given: Any = None) -> pd.DataFrame:
         """Predict the variance of each series.
 
         Parameters
@@ -143,6 +149,8 @@ class ForecastFrames(abc.ABC):
             Covariates, as in `forecast`.
         cov : bool, default=False
             Not supported; it is there for the signature of sktime.
+        given : DataFrame, Series, array or dict, optional
+            Values that some cells of the paths have, as in `forecast`: a scenario.
 
         Returns
         -------
@@ -156,12 +164,11 @@ class ForecastFrames(abc.ABC):
         """
         if cov:
             raise OptionError("cov=True given; forecast(...).samples holds joint draws over all times.")
-        return self._by_key(
-            lambda f: pd.DataFrame(f.samples.values.var(axis=0, ddof=1), f.index, pd.Index(self._names())), fh, X
-        )
+        names = pd.Index(self._names())
+        return self._by_key(lambda f: pd.DataFrame(f.samples.values.var(axis=0, ddof=1), f.index, names), fh, X, given)
 
-    def _by_key(self, function: Any, fh: Any, X: Any) -> pd.DataFrame:
-        found = self.forecast(fh, X)
+    def _by_key(self, function: Any, fh: Any, X: Any, given: Any) -> pd.DataFrame:
+        found = self.forecast(fh, X, given=given)
         if not self.is_panel_:
             return function(found)
         return pd.concat({key: function(f) for key, f in found.items()}, names=list(self.units_.index_names))

@@ -18,20 +18,17 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import log_ndtr, ndtr, ndtri
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Scalar
 
 from ..inducing import for_prediction
 from ..numerics.linalg import log_det, small_whitener
-from ..numerics.tails import elliptical_log_density, tail_draw, tail_variance
+from ..numerics.tails import elliptical_log_density, normal_beyond, tail_draw, tail_variance
 from ..wishart import FieldValues, PreparedField
 from ..wishart.constant import PreparedConstant
 from . import resampling
 
 # Draws of J for each particle and step, of which the cells of its row choose one.
 N_CANDIDATES = 8
-# Below it the inverse of Φ is without bound.
-LEAST_PROBABILITY = 1e-300
 
 
 class Cells(eqx.Module):
@@ -127,9 +124,8 @@ def _beyond(
     def column(e: Array, inputs: tuple[Array, ...]) -> tuple[Array, Array]:
         j, row, mean, limit, side, u = inputs
         diagonal = jnp.take_along_axis(row, jnp.broadcast_to(j, (len(row), 1)), axis=1)[:, 0]
-        bound = -side * (limit - mean - jnp.sum(row * e, axis=1)) / diagonal
-        drawn = -side * jnp.minimum(ndtri(jnp.maximum(u * ndtr(bound), LEAST_PROBABILITY)), bound)
-        return e.at[:, j].set(jnp.where(side == 0, 0.0, drawn)), jnp.where(side == 0, 0.0, log_ndtr(bound))
+        drawn, log_mass = normal_beyond(u, (limit - mean - jnp.sum(row * e, axis=1)) / diagonal, side)
+        return e.at[:, j].set(jnp.where(side == 0, 0.0, drawn)), log_mass
 
     columns = (jnp.arange(len(side)), jnp.swapaxes(L, 0, 1), law.mean.T, limit, side, uniform.T)
     e, log_masses = jax.lax.scan(column, jnp.zeros_like(law.mean), columns)

@@ -11,16 +11,12 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import log_ndtr, ndtr, ndtri
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ...numerics.devices import compiled
 from ...numerics.linalg import small_whitener
-from ...numerics.tails import Tails, elliptical_log_density, tail_draw, tail_variance
+from ...numerics.tails import Tails, elliptical_log_density, normal_beyond, tail_draw, tail_variance
 from ..autoregressive import DynamicsModel
-
-# Below it the inverse of Φ is without bound.
-LEAST_PROBABILITY = 1e-300
 
 
 @compiled
@@ -74,10 +70,8 @@ def log_density(
         scale = 1.0 if tails is None or draw is None else jnp.sqrt(tail_variance(draw, tails, q, n_free))
         diagonal = jnp.take_along_axis(row, jnp.broadcast_to(j, (len(row), 1)), axis=1)[:, 0]
         z = (r - jnp.sum(row * e, axis=1)) / diagonal
-        bound = -side * z / scale
-        beyond = -side * jnp.minimum(ndtri(jnp.maximum(u * ndtr(bound), LEAST_PROBABILITY)), bound)
+        beyond, log_mass = normal_beyond(u, z / scale, side)
         here = jnp.where(side == 0, z, scale * beyond)
-        log_mass = jnp.where(side == 0, 0.0, log_ndtr(bound))
         return (e.at[:, j].set(here), q + jnp.where(side == 0, z**2, 0.0)), log_mass
 
     columns = (jnp.arange(r.shape[1]), jnp.swapaxes(L, 0, 1), r.T, side.T, uniform.T)
