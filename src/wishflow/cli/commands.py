@@ -190,6 +190,11 @@ def demo(
     quick: Annotated[bool, typer.Option("--quick", help="Train for a few steps only.")] = False,
 ) -> None:
     """Fit the models side by side on simulated data with a known truth."""
+    try:
+        from .. import plotting  # noqa: F401
+    except ImportError as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(1) from None
     from . import demo as demonstration  # loads all of the library; the other commands need little of it
 
     raise typer.Exit(demonstration.main(output, quick=quick))

@@ -13,8 +13,9 @@ import pandas as pd
 
 from .. import backtest, enable_compilation_cache
 from ..errors import DataError, OptionError
+from ..regression.data import names_of_targets
 from .forecasting import Forecasting, Source, check_regular, forecaster_of, horizon_of
-from .regression import Model, Rows, fitted_to, inputs_of, loaded, names_of_targets, regressor_of
+from .regression import Model, Rows, fitted_to, inputs_of, loaded, regressor_of
 from .rivals import RandomWalk, VectorAutoregression
 from .tables import check_columns, check_output, numbers, read_table, write_table
 from .terminal import Terminal

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from .. import WishartForecaster, enable_compilation_cache
 from ..errors import DataError, ModelFileError, OptionError
 from ..series.data.times import TimeAxis
-from .regression import MODEL_FILE, checked_levels, law_columns, loaded
+from .regression import MODEL_FILE, checked_levels, loaded
 from .tables import check_columns, check_output, guessed_time, listed, numbers, read_table, time_index, write_table
 from .terminal import Terminal
 
@@ -187,9 +186,4 @@ def continued(terminal: Terminal, fitted: WishartForecaster, y: pd.DataFrame | N
 
 def forecast_table(found: Any, levels: Sequence[float]) -> pd.DataFrame:
     """Stamps, and mean, sd and quantiles of each series."""
-    draws = found.samples.values
-    quantiles = np.moveaxis(np.quantile(draws, levels, axis=0), 0, -1) if levels else None
-    sd = draws.std(axis=0, ddof=1) if len(draws) > 1 else np.zeros(draws.shape[1:])
-    names = [str(name) for name in found.columns]
-    table = law_columns(names, draws.mean(axis=0), sd, quantiles, levels, found.index)
-    return table.rename_axis(found.index.name or "time").reset_index()
+    return found.to_frame(levels).rename_axis(found.index.name or "time").reset_index()
