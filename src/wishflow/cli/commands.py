@@ -26,10 +26,11 @@ app = typer.Typer(
 REPORTED_PACKAGES = ("wishflow", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "pandas", "scikit-learn")
 
 
-def _print_version(is_asked: bool) -> None:
+def _print_version(is_asked: bool) -> bool:
     if is_asked:
         typer.echo(f"wishflow {__version__}")
         raise typer.Exit()
+    return is_asked
 
 
 @app.callback()
