@@ -13,6 +13,7 @@ import jax
 import pytest
 from typer.testing import CliRunner
 
+import wishflow
 from wishflow.cli.commands import app, environment
 from wishflow.cli.options import changed, grouped
 from wishflow.numerics.devices import enable_compilation_cache
@@ -112,6 +113,11 @@ def test_info_names_versions_and_backend():
     assert lines["jax"] == jax.__version__
     assert lines["backend"] == jax.default_backend()
     assert lines == environment()
+
+
+def test_the_version_is_that_of_the_package():
+    result = CliRunner().invoke(app, ["--version"])
+    assert result.exit_code == 0 and result.output == f"wishflow {wishflow.__version__}\n"
 
 
 def test_reproduce_says_where_the_studies_are():

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import wishflow as wf
 from wishflow.cli.commands import app
-from wishflow.cli.regression import level_name
 from wishflow.cli.rivals import VectorAutoregression
+from wishflow.numerics.tables import level_name
 from wishflow.series.data.calendar import harmonics
 
 

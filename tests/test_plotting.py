@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from matplotlib.colors import to_rgb, to_rgba
+from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 
+import wishflow as wf
 from wishflow import plotting
 from wishflow.errors import DataError
 
@@ -129,10 +136,13 @@ def test_without_axes_a_figure_of_pyplot_is_made(monkeypatch):
         (lambda: plotting.plot_paths(np.zeros((4, 5, 3))), r"\(4, 5, 3\).*\(T, N, 2\)"),
         (lambda: plotting.plot_ellipses(np.zeros((4, 3)), np.zeros((4, 3, 3))), "two of the coordinates"),
         (lambda: plotting.plot_ellipses(np.zeros((4, 2)), np.zeros((3, 2, 2))), r"\(3, 2, 2\).*\(4, 2, 2\)"),
+        (lambda: plotting.plot_field(np.zeros((4, 2)), np.zeros((3, 2))), r"\(3, 2\).*\(4, 2\)"),
+        (lambda: plotting.plot_trajectory(np.full((4, 2), np.nan), np.zeros((4, 2, 2))), "without holes"),
     ],
 )
 def test_arrays_of_a_wrong_shape_are_refused(draw, message, monkeypatch):
-    monkeypatch.setattr(plotting, "_axes", lambda ax: Figure().subplots())
+    for module in (plotting.curves, plotting.planes):
+        monkeypatch.setattr(module, "own_axes", lambda ax: Figure().subplots())
     with pytest.raises(DataError, match=message):
         draw()
 
@@ -171,3 +181,192 @@ def test_contours_are_shaded_between_rising_levels(ax):
     assert len(ax.collections) == 3  # two shades and the lines
     with pytest.raises(DataError, match="rows along y"):
         plotting.plot_contours(x, y, density.T, [0.2, 0.6], ax=ax)
+
+
+# --- series -----------------------------------------------------------------------------------------
+
+
+def forecast_of(index, seed=0, n_draws=300, given=None):
+    rng = np.random.default_rng(seed)
+    draws = rng.multivariate_normal([0.0, 0.0, 0.0], [[1.0, 0.8, 0.0], [0.8, 1.0, 0.0], [0.0, 0.0, 4.0]], n_draws)
+    draws = draws[:, None] * np.sqrt(np.arange(1, len(index) + 1))[None, :, None]
+    return wf.Forecast(draws, index, pd.Index(["a", "b", "c"]), given=given)
+
+
+HOURS = pd.date_range("2024-03-30 20:00", periods=30, freq="h", tz="Europe/Copenhagen")
+
+
+def hours_history():
+    index = pd.date_range(end=HOURS[10], periods=700, freq="h")
+    return pd.DataFrame({"c": np.arange(len(index)), "a": 1.0, "b": 2.0}, index)
+
+
+def test_a_fan_shows_the_quantiles_the_past_and_the_observed_values():
+    forecast, history = forecast_of(HOURS), hours_history()
+    axes = forecast.plot_fan(["c", "a"], history, coverages=(0.8,), n_past=24, axes=Figure().subplots(2, 1))
+    assert [ax.get_ylabel() for ax in axes] == ["c", "a"]
+    past, observed, median = axes[0].lines
+    before = history["c"][history.index < HOURS[0]]
+    np.testing.assert_array_equal(past.get_ydata(), before.tail(24))
+    np.testing.assert_array_equal(observed.get_ydata(), history["c"].iloc[len(before) :])
+    np.testing.assert_allclose(median.get_ydata(), forecast.quantile(0.5)["c"])
+    corners = axes[1].collections[0].get_paths()[0].vertices[:, 1]
+    low, high = forecast.interval(0.8)
+    assert corners.min() == pytest.approx(low["a"].min()) and corners.max() == pytest.approx(high["a"].max())
+
+
+def test_a_fan_draws_three_rows_of_the_past_for_each_time_and_given_cells():
+    given = np.full((30, 3), np.nan)
+    given[4, 0] = 1.5
+    axes = forecast_of(HOURS, given=given).plot_fan(history=hours_history(), axes=Figure().subplots(3, 1))
+    assert len(axes[1].lines[0].get_ydata()) == 90
+    assert "given" in axes[0].get_legend_handles_labels()[1] and "given" not in axes[1].get_legend_handles_labels()[1]
+
+
+def test_dates_are_short_and_of_the_zone_of_the_data():
+    """A day begins at midnight in Tokyo, which is 15:00 in UTC."""
+    index = pd.date_range("2024-03-30 20:00", periods=24, freq="h", tz="Asia/Tokyo")
+    axes = forecast_of(index).plot_fan(axes=Figure(figsize=(8, 6)).subplots(3, 1))
+    axes[0].figure.canvas.draw()
+    places, texts = axes[-1].get_xticks(), axes[-1].get_xticklabels()
+    names = {text.get_text(): place for place, text in zip(places, texts, strict=True)}
+    assert max(map(len, names)) <= 6 and 4 <= len(names) <= 10
+    assert names["Mar-31"] == pytest.approx(date2num(index[4]))
+    assert not any(label.get_visible() for label in axes[0].get_xticklabels())
+
+
+@pytest.mark.parametrize(
+    "index", [pd.period_range("2024-01", periods=5, freq="M"), pd.RangeIndex(5), pd.Index([0.0, 0.5, 1.0, 3.0, 7.0])]
+)
+def test_fans_and_correlations_take_every_kind_of_stamps(index):
+    forecast = forecast_of(index)
+    for ax in (*forecast.plot_fan(axes=Figure().subplots(3, 1)), forecast.plot_correlation(ax=Figure().subplots())):
+        ax.figure.canvas.draw()
+
+
+def test_correlations_have_the_values_and_bands_of_the_forecast(ax):
+    forecast = forecast_of(HOURS)
+    low, high = forecast.correlation_interval(0.8)
+    assert forecast.plot_correlation(("a", "b"), coverage=0.8, ax=ax) is ax
+    at = {"variable": "a", "variable_2": "b"}
+    np.testing.assert_allclose(ax.lines[1].get_ydata(), forecast.correlation.sel(at).values)
+    corners = ax.collections[0].get_paths()[0].vertices[:, 1]
+    assert corners.min() == pytest.approx(float(low.sel(at).min()))
+    assert corners.max() == pytest.approx(float(high.sel(at).max()))
+
+
+def test_without_a_choice_the_correlations_that_move_most_are_drawn(ax):
+    names, times = list("abcde"), np.arange(6)
+    matrices = np.tile(np.eye(5), (6, 1, 1))
+    for k, (i, j) in enumerate(itertools.combinations(range(5), 2)):
+        matrices[:, i, j] = matrices[:, j, i] = 0.05 * k * (times % 2)
+    value = xr.DataArray(matrices, {"time": times, "variable": names, "variable_2": names})
+    plotting.plot_correlation(value, ax=ax)
+    drawn = [line.get_label() for line in ax.lines if not line.get_label().startswith("_")]
+    assert drawn == ["b, e", "c, d", "c, e", "d, e"]
+    styles = {(line.get_color(), str(line.get_linestyle())) for line in ax.lines[1:]}
+    assert len({colour for colour, _ in styles}) == len({dashes for _, dashes in styles}) == 4
+
+
+@pytest.mark.usefixtures("types_unchecked")
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda f: f.plot_fan("d", axes=Figure().subplots()), r"'d' is not known.*\['a', 'b', 'c'\]"),
+        (lambda f: f.plot_fan(axes=Figure().subplots(2, 1)), "2 Axes; expected 3"),
+        (lambda f: f.plot_fan("a", pd.DataFrame({"b": [0.0]}), axes=Figure().subplots()), "no column 'a'"),
+        (lambda f: f.plot_correlation(("a", "d"), ax=Figure().subplots()), r"\('a', 'd'\)"),
+        (lambda f: f.plot_covariance(["a"], ax=Figure().subplots()), r"two of \['a', 'b', 'c'\]"),
+        (lambda f: f.plot_calibration(np.full((30, 3), np.nan)), "no value"),
+    ],
+)
+def test_wrong_names_and_numbers_of_axes_are_refused(draw, message):
+    with pytest.raises(DataError, match=message):
+        draw(forecast_of(HOURS))
+
+
+def test_the_ellipses_of_a_forecast_are_its_covariances(ax):
+    forecast = forecast_of(HOURS)
+    forecast.plot_covariance(("c", "a"), n_ellipses=4, ax=ax)
+    rows = [0, 10, 19, 29]
+    covariances = forecast.covariance.sel(variable=["c", "a"], variable_2=["c", "a"]).values[rows]
+    offsets = ellipses(ax) - forecast.mean[["c", "a"]].to_numpy()[rows][:, None]
+    forms = np.einsum("nki,nij,nkj->nk", offsets, np.linalg.inv(covariances), offsets)
+    np.testing.assert_allclose(forms, 1.0, rtol=1e-5)
+
+
+def test_the_calibration_of_a_forecast_of_its_own_draws_is_right():
+    """Values drawn from the law of the forecast: bars within four standard errors of 1, coverage near its level."""
+    rng = np.random.default_rng(1)
+    forecast = wf.Forecast(rng.normal(size=(4000, 500, 2)), pd.RangeIndex(500), pd.Index(["a", "b"]))
+    y = rng.normal(size=(500, 2))
+    y[3, 1] = np.nan
+    left, right = forecast.plot_calibration(y, Figure().subplots(1, 2))
+    heights = np.array([bar.get_height() for bar in left.patches])
+    assert np.abs(heights - 1.0).max() < 4.0 * np.sqrt(9.0 / 999)
+    levels, inside = right.lines[1].get_data()
+    assert np.abs(inside - levels).max() < 4.0 * np.sqrt(0.25 / 999)
+
+
+def test_a_backtest_shows_means_by_horizon_for_each_model():
+    rng = np.random.default_rng(0)
+    cells, dims = rng.random((4, 3, 2)), ("origin", "horizon", "variable")
+    scores = xr.Dataset(
+        {"crps": (dims, cells), "covered": (dims, cells < 0.5)}, {"horizon": [1, 2, 6]}, {"coverage": 0.8}
+    )
+    left, right = plotting.plot_backtest({"ours": scores, "VAR": scores}, Figure().subplots(1, 2))
+    assert [line.get_label() for line in left.lines] == ["ours", "VAR"]
+    np.testing.assert_allclose(left.lines[0].get_ydata(), cells.mean(axis=(0, 2)))
+    np.testing.assert_allclose(right.lines[0].get_ydata(), (cells < 0.5).mean(axis=(0, 2)))
+
+
+# --- fits -------------------------------------------------------------------------------------------
+
+
+def test_training_has_a_panel_for_each_kind_of_numbers():
+    history = pd.DataFrame({"phase": ["output"] * 3 + ["flow"] * 4, "objective": np.arange(7.0), "kl_drift": 0.1})
+    axes = plotting.plot_training(history, axes=Figure().subplots(1, 2))
+    assert [ax.get_title() for ax in axes] == ["Objective", "Penalties of the objective"]
+    held = pd.DataFrame({"step": [100, 200], "log_density": [-1.0, -0.5]})
+    axes = plotting.plot_training(history, held, Figure().subplots(1, 3))
+    np.testing.assert_allclose(axes[2].lines[0].get_xydata(), held)
+    candidates = pd.DataFrame({"candidate": ["linear", "GP"], "crps 1": [0.5, 0.4], "crps 2-6": [1.0, 1.1]})
+    candidates["kept"] = [False, True]
+    axes = plotting.plot_training(history.drop(columns="kl_drift"), candidates, Figure().subplots(1, 2))
+    np.testing.assert_allclose([line.get_ydata() for line in axes[1].lines], [[1.0, 1.0], [0.8, 1.1]])
+    assert axes[1].get_legend_handles_labels()[1] == ["linear", "GP (kept)"]
+
+
+def test_the_arrows_of_a_field_are_as_long_as_the_steps(ax):
+    points, steps = np.array([[0.0, 0.0], [1.0, 2.0]]), np.array([[0.5, 0.0], [0.0, -3.0]])
+    plotting.plot_field(points, steps, 0.01 * random_covariances(2), ax=ax)
+    arrows = ax.collections[-1]
+    np.testing.assert_allclose(arrows.get_offsets(), points)
+    np.testing.assert_allclose(np.column_stack([arrows.U, arrows.V]), steps)
+    assert arrows.scale == 1.0 and arrows.scale_units == arrows.angles == "xy"
+    assert ax.get_ylim()[0] <= -1.0  # the end of the long one
+
+
+def test_pictures_without_matplotlib_say_what_to_install():
+    """In a process of its own, where matplotlib cannot be found."""
+    code = """
+import importlib.util, sys
+import numpy as np, pandas as pd, wishflow as wf
+sys.modules["matplotlib"] = None
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "matplotlib" else find(name, *rest)
+forecast = wf.Forecast(np.zeros((5, 3, 1)), pd.RangeIndex(3), pd.Index(["a"]))
+try:
+    forecast.plot_fan()
+except ImportError as error:
+    print(error)
+"""
+    path = str(Path(wf.__file__).parent.parent)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        timeout=120,
+    )
+    assert "pip install 'wishflow[plot]'" in done.stdout, done.stderr

@@ -9,6 +9,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from .. import __version__
 from ..errors import OptionError
 from . import options
 from .options import grouped
@@ -25,6 +26,22 @@ app = typer.Typer(
 )
 
 REPORTED_PACKAGES = ("wishflow", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "pandas", "scikit-learn")
+
+
+def _print_version(is_asked: bool) -> bool:
+    if is_asked:
+        typer.echo(f"wishflow {__version__}")
+        raise typer.Exit()
+    return is_asked
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Take the options that stand before a command; the help of the command line is that of `app`."""
 
 
 # --- models of your own data -----------------------------------------------------------------

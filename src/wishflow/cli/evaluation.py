@@ -13,10 +13,11 @@ import pandas as pd
 
 from .. import backtest, enable_compilation_cache
 from ..errors import DataError, OptionError
+from ..regression.data import names_of_targets
 from ..series.data.horizons import steps_of
 from .forecasting import built, forecaster_of, horizon_of
 from .options import RowModel, SeriesModel
-from .regression import Rows, fitted_to, inputs_of, loaded, names_of_targets, regressor_of
+from .regression import Rows, fitted_to, inputs_of, loaded, regressor_of
 from .regression import Source as RowSource
 from .rivals import EachSeries, RandomWalk, VectorAutoregression
 from .series_files import SeriesData, Source, check_matches, check_regular

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from .. import WishartForecaster, enable_compilation_cache
 from ..errors import ModelFileError, OptionError
 from ..series.data.frames import ONLY
 from .options import SeriesModel
-from .regression import MODEL_FILE, check_table_output, checked_levels, law_columns, loaded
+from .regression import MODEL_FILE, check_table_output, checked_levels, loaded
 from .series_files import SeriesData, Source, check_has_future, check_horizon, check_matches, check_regular
 from .tables import PAGE, check_output, listed, write_table
 from .terminal import Terminal
@@ -170,9 +169,4 @@ def forecast_table(found: dict[Any, Any], levels: Sequence[float], fitted: Wisha
 
 
 def _law_table(found: Any, levels: Sequence[float]) -> pd.DataFrame:
-    draws = found.samples.values
-    quantiles = np.moveaxis(np.quantile(draws, levels, axis=0), 0, -1) if levels else None
-    sd = draws.std(axis=0, ddof=1) if len(draws) > 1 else np.zeros(draws.shape[1:])
-    names = [str(name) for name in found.columns]
-    table = law_columns(names, draws.mean(axis=0), sd, quantiles, levels, found.index)
-    return table.rename_axis(found.index.name or "time").reset_index()
+    return found.to_frame(levels).rename_axis(found.index.name or "time").reset_index()

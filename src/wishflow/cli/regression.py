@@ -235,43 +235,6 @@ def _note_far_rows(terminal: Terminal, fitted: Any, X: pd.DataFrame) -> None:
         )
 
 
-def names_of_targets(fitted: Any) -> list[str]:
-    """The names of the targets, or y, y1, y2, … where the model knows none."""
-    n_targets = 1 if hasattr(fitted, "classes_") else len(fitted.y_scaler_.scale)
-    known = getattr(fitted, "target_names_", None)
-    return list(known) if known else ["y"] if n_targets == 1 else [f"y{i + 1}" for i in range(n_targets)]
-
-
 def predictions(fitted: Any, X: pd.DataFrame, levels: Sequence[float]) -> pd.DataFrame:
     """Mean, sd and quantiles of each target, or the class and the probabilities of all."""
-    names = names_of_targets(fitted)
-    if hasattr(fitted, "classes_"):
-        p = fitted.predict_proba(X)
-        columns = {f"{names[0]}_class": fitted.classes_[p.argmax(axis=1)]}
-        return pd.DataFrame(columns | {f"p_{c}": p[:, i] for i, c in enumerate(fitted.classes_)}, X.index)
-    mean, sd = (part.reshape(len(X), -1) for part in fitted.predict(X, return_std=True))
-    quantiles = fitted.predict_quantiles(X, levels).reshape(len(X), len(names), -1) if levels else None
-    return law_columns(names, mean, sd, quantiles, levels, X.index)
-
-
-def law_columns(
-    names: Sequence[str],
-    mean: np.ndarray,
-    sd: np.ndarray,
-    quantiles: np.ndarray | None,
-    levels: Sequence[float],
-    index: pd.Index,
-) -> pd.DataFrame:
-    """A table with name_mean, name_sd and name_q05, … for each name; quantiles are (N, P, levels)."""
-    columns: dict[str, np.ndarray] = {}
-    for j, name in enumerate(names):
-        columns |= {f"{name}_mean": mean[:, j], f"{name}_sd": sd[:, j]}
-        if quantiles is not None:
-            columns |= {f"{name}_{level_name(q)}": quantiles[:, j, i] for i, q in enumerate(levels)}
-    return pd.DataFrame(columns, index)
-
-
-def level_name(level: float) -> str:
-    """q05 for 0.05, q2.5 for 0.025."""
-    percent = round(100 * level, 6)
-    return f"q{percent:02.0f}" if float(percent).is_integer() else f"q{percent:g}"
+    return fitted.predict_frame(X) if hasattr(fitted, "classes_") else fitted.predict_frame(X, levels)

@@ -108,8 +108,9 @@ def fan_figure(forecaster: wf.WishartForecaster, size: SeriesSize, n_draws: int 
     samples = found.samples.values * before.std().to_numpy() + before.mean().to_numpy()
     shown = wf.Forecast(samples, found.index, found.columns)
     history = filled(raw.loc[found.index[0] - pd.Timedelta("24h") : found.index[-1]])
-    figure = shown.plot(["EWR temp", "EWR pressure", *WIND[:2]], history=history)
-    title = f"{found.index[0]:%d %B %Y}, forecast at midnight: median, 50 % and 90 % bands; black: what came"
+    figure = Figure(figsize=(8.0, 8.2), layout="constrained")
+    shown.plot_fan(["EWR temp", "EWR pressure", *WIND[:2]], history, axes=figure.subplots(4, 1))
+    title = f"{found.index[0]:%d %B %Y}, forecast at midnight"
     figure.suptitle(title, fontsize=10)
     return figure
 
@@ -128,7 +129,7 @@ def correlation_figure(forecaster: wf.WishartForecaster, size: SeriesSize) -> tu
     figure = Figure(figsize=(8.6, 4.4), layout="constrained")
     panels = figure.subplots(1, 2)
     for ax, (name, matrix) in zip(panels, means.items(), strict=True):
-        image = plotting.plot_correlation(matrix, names, ax=ax)
+        image = plotting.plot_correlation_matrix(matrix, names, ax=ax).images[0]
         ax.set_title(f"{name} hours")
     figure.colorbar(image, ax=panels, shrink=0.8, label="correlation of the noise")
     return figure, means

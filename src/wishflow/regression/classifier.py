@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -13,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from ..errors import DataError
 from ..likelihoods import Bernoulli, Categorical, LikelihoodSpec
 from ..training.specs import TrainingSpec
-from . import presets
-from .data import check_labels, check_same_rows, checked_rows, target_names
+from . import plots, presets
+from .data import check_labels, check_same_rows, checked_rows, names_of_targets, rows_of, target_names
 from .estimator import ModelEstimator, Validated, check_average
 from .flow_options import flow_spec, flow_training
 from .training import Problem
@@ -296,6 +297,54 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
         """
         best = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[best]
+
+    def predict_frame(self, X: Any) -> pd.DataFrame:
+        """Predict the class and the probabilities of all classes as a DataFrame.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs.
+
+        Returns
+        -------
+        DataFrame
+            The columns NAME_class, with NAME the name of the target (y where it has none), and p_LABEL for each class.
+            The index is that of `X` where it has one.
+
+        Examples
+        --------
+        >>> model.predict_frame(X_test).to_csv("classes.csv")  # doctest: +SKIP
+        """
+        p = self.predict_proba(X)
+        columns = {f"{names_of_targets(self)[0]}_class": self.classes_[p.argmax(axis=1)]}
+        columns |= {f"p_{label}": p[:, i] for i, label in enumerate(self.classes_)}
+        return pd.DataFrame(columns, rows_of(X, len(p)))
+
+    def plot_calibration(self, X: Any, y: Any, ax: Any = None) -> Any:
+        """Draw how often classes occurred against the probabilities that they were given.
+
+        Rows are grouped by tenths of the probability. Of two classes the second is drawn.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs that took no part in training.
+        y : array-like of shape (N,)
+            Their labels.
+        ax : Axes, optional
+            Where to draw. By default a new figure.
+
+        Returns
+        -------
+        Axes
+            The axes.
+
+        Examples
+        --------
+        >>> model.plot_calibration(X_test, y_test)  # doctest: +SKIP
+        """
+        return plots.plot_reliability(self, X, y, ax)
 
     def log_prob(self, X: Any, y: Any, average: str = "density") -> np.ndarray:
         """Return the log probability of the label of each row.

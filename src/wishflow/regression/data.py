@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
@@ -113,6 +114,18 @@ def target_names(y: Any) -> list[str] | None:
         return [str(name) for name in y.columns]
     name = getattr(y, "name", None)
     return None if name is None else [str(name)]
+
+
+def names_of_targets(model: Any) -> list[str]:
+    """The names of the targets of a fitted model, or y, y1, y2, … where the model knows none."""
+    n_targets = 1 if hasattr(model, "classes_") else len(model.y_scaler_.scale)
+    known = getattr(model, "target_names_", None)
+    return list(known) if known else ["y"] if n_targets == 1 else [f"y{i + 1}" for i in range(n_targets)]
+
+
+def rows_of(X: Any, n_rows: int) -> pd.Index:
+    """The index of a frame; numbers for an array."""
+    return X.index if isinstance(X, pd.DataFrame) else pd.RangeIndex(n_rows)
 
 
 def checked_targets(y: Any, n_rows: int, n_targets: int) -> np.ndarray:

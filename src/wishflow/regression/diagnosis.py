@@ -68,7 +68,7 @@ class Diagnosis:
 
         Returns
         -------
-        sequence of two Axes
+        ndarray of two Axes
             The axes.
         """
         from ..plotting import plot_calibration

@@ -25,7 +25,7 @@ from ..training.checkpoints import checkpoints_of, interruptible, told, watched
 from ..training.journal import Trained
 from ..training.loop import HELD_OUT
 from ..training.specs import TrainingSpec
-from . import prediction
+from . import plots, prediction
 from .data import checked_rows
 from .law import Law
 from .members import Members, train_members
@@ -234,6 +234,42 @@ class ModelEstimator(BaseEstimator, abc.ABC):
 
         check_is_fitted(self, "model_")
         return write_report(path, model=self, rows=None if X is None or y is None else (X, y))
+
+    # --- pictures ---
+
+    def plot_training(self, axes: Any = None) -> np.ndarray:
+        """Draw how the fit went: the objective, its penalties, and the log density of held-back rows.
+
+        Parameters
+        ----------
+        axes : sequence of Axes, optional
+            Where to draw, as many as there are panels. By default a new figure.
+
+        Returns
+        -------
+        ndarray of Axes
+            One for the objective; one for the penalties of flows; one for held-back rows where there were some.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed (`pip install "wishflow[plot]"`), as all methods `plot_*`.
+
+        See Also
+        --------
+        wishflow.plotting.plot_training : What this method calls.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import wishflow as wf
+        >>> from matplotlib.figure import Figure
+        >>> X = np.linspace(-2.0, 2.0, 40)[:, None]
+        >>> model = wf.SparseGPRegressor(n_inducing=5, max_iter=20).fit(X, np.sin(X[:, 0]))
+        >>> [ax.get_title() for ax in model.plot_training(Figure().subplots())]
+        ['Objective']
+        """
+        return plots.plot_training(self, axes)
 
 
 class Validated:

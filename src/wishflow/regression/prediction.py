@@ -242,6 +242,11 @@ def predictive_scales(calibration: Calibration, X: np.ndarray) -> np.ndarray:
 
 
 @compiled
+def _mean_drift(model: FlowModel, X: Float[Array, "N D"]) -> tuple[Float[Array, "N D"]]:
+    return (model.field.prepare().at(X, 0.0).drift,)
+
+
+@compiled
 def _mean_covariance(model: FlowModel, X: Float[Array, "N D"]) -> tuple[Float[Array, "N D D"]]:
     return (model.field.prepare().at(X, 0.0).mean_covariance(),)
 
@@ -251,13 +256,24 @@ def _paths(model: FlowModel, X: Float[Array, "N D"], key: PRNGKeyArray) -> Float
     return model.paths(X, key)
 
 
+def mean_drift(model: Any, X: np.ndarray) -> np.ndarray:
+    """Mean of μ (N, D) of the field of a flow at time 0; 0 without a flow."""
+    if not isinstance(model, FlowModel):
+        return np.zeros(X.shape)
+    return by_blocks(lambda rows: _mean_drift(model, rows), X)[0]
+
+
 def mean_covariance(model: Any, X: np.ndarray) -> np.ndarray:
-    """Σ̄ (N, D, D) of the field of a flow at time 0."""
+    """Σ̄ (N, D, D) of the field of a flow at time 0; 0 without a flow."""
+    if not isinstance(model, FlowModel):
+        return np.zeros((*X.shape, X.shape[1]))
     return by_blocks(lambda rows: _mean_covariance(model, rows), X)[0]
 
 
 def flow_paths(model: Any, X: np.ndarray, seed: int) -> np.ndarray:
-    """One sample of the states after each step, (T, N, D)."""
+    """One sample of the states after each step, (T, N, D); without a flow rows stay where they are in one step."""
+    if not isinstance(model, FlowModel):
+        return X[None]
     with computing():
         index = np.arange(size_class(len(X))) % len(X)
         return np.asarray(_paths(model, on_device(X[index]), random_key(seed)))[:, : len(X)]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import dataclasses
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,11 +17,21 @@ from .. import likelihoods, specs
 from ..errors import OptionError
 from ..kernels.specs import KERNELS, KernelSpec
 from ..likelihoods import LIKELIHOODS, Bernoulli, Categorical, LikelihoodSpec, PoissonLikelihood
+from ..numerics.tables import law_columns
 from ..specs import checks
 from ..training.options import TrainingOptions, preset_spec, with_options
 from ..training.specs import TrainingSpec
-from . import prediction
-from .data import check_no_labels, check_numeric, checked_numbers, checked_rows, checked_targets, target_names
+from . import plots, prediction
+from .data import (
+    check_no_labels,
+    check_numeric,
+    checked_numbers,
+    checked_rows,
+    checked_targets,
+    names_of_targets,
+    rows_of,
+    target_names,
+)
 from .diagnosis import LEVELS, Diagnosis, diagnosis_of
 from .estimator import ModelEstimator, Validated, check_average, with_log_rate
 from .flow_options import flow_spec, flow_training
@@ -235,6 +247,44 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         level = checks.level("coverage", coverage, "use predict_quantiles for several")
         return self.predict_quantiles(X, [0.5 - level / 2, 0.5 + level / 2])
 
+    def predict_frame(self, X: Any, alpha: Any = (0.05, 0.5, 0.95)) -> pd.DataFrame:
+        """Predict mean, standard deviation and quantiles of each target as a DataFrame.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs.
+        alpha : float or array-like of shape (A,), default=(0.05, 0.5, 0.95)
+            Probabilities of the quantiles, strictly between 0 and 1.
+
+        Returns
+        -------
+        DataFrame
+            The columns NAME_mean, NAME_sd and NAME_q05, … for each target NAME, in the units of y. The index is that of
+            `X` where it has one. Targets without names are called y, or y1, y2 and so on.
+
+        Raises
+        ------
+        OptionError
+            If `alpha` holds no probability, or one that is not between 0 and 1.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import wishflow as wf
+        >>> X = pd.DataFrame({"x": np.linspace(-2.0, 2.0, 40)})
+        >>> model = wf.SparseGPRegressor(n_inducing=5, max_iter=20).fit(X, np.sin(X["x"]).rename("height"))
+        >>> model.predict_frame(X.tail(2), alpha=[0.1, 0.9]).columns.tolist()
+        ['height_mean', 'height_sd', 'height_q10', 'height_q90']
+        """
+        levels = checks.levels("alpha", alpha)
+        mean, sd = self.predict(X, return_std=True)
+        names = names_of_targets(self)
+        shape, index = (len(mean), len(names)), rows_of(X, len(mean))
+        quantiles = self.predict_quantiles(X, levels).reshape(*shape, len(levels))
+        return law_columns(names, mean.reshape(shape), sd.reshape(shape), quantiles, levels.tolist(), index)
+
     def log_prob(self, X: Any, y: Any, average: str = "density") -> np.ndarray:
         """Return the log predictive density of each row, joint over targets, in the units of y.
 
@@ -367,6 +417,91 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         check_is_fitted(self, "model_")
         n_samples = checks.positive_int("n_samples", n_samples)
         return self._shaped(np.moveaxis(self._draws(X, n_samples, checks.any_seed(random_state)), 0, -1))
+
+    def plot_bands(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        feature: Any = 0,
+        target: Any = 0,
+        coverages: Sequence[float] = (0.5, 0.9),
+        ax: Any = None,
+    ) -> Any:
+        """Draw the median and central intervals of a target along one input.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs. The curves go from the least to the largest value of the input; the other inputs are held at their
+            medians.
+        y : array-like of shape (N,) or (N, P), optional
+            Targets, drawn as dots.
+        feature : int or str, default=0
+            The input, by number or name.
+        target : int or str, default=0
+            The target, by number or name.
+        coverages : sequence of float, default=(0.5, 0.9)
+            Coverages of the intervals.
+        ax : Axes, optional
+            Where to draw. By default a new figure.
+
+        Returns
+        -------
+        Axes
+            The axes.
+
+        Raises
+        ------
+        DataError
+            If there is no such input or target.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import wishflow as wf
+        >>> from matplotlib.figure import Figure
+        >>> X = np.linspace(-2.0, 2.0, 40)[:, None]
+        >>> y = np.sin(X[:, 0])
+        >>> model = wf.SparseGPRegressor(n_inducing=5, max_iter=20).fit(X, y)
+        >>> model.plot_bands(X, y, ax=Figure().subplots()).get_xlabel()
+        'x1'
+        """
+        return plots.plot_bands(self, X, y, feature, target, coverages, ax)
+
+    def plot_calibration(self, X: Any, y: Any, axes: Any = None) -> np.ndarray:
+        """Draw the histogram of the PIT and the coverage of intervals, for rows that the model has not seen.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs that took no part in training.
+        y : array-like of shape (N,) or (N, P)
+            Their targets.
+        axes : sequence of two Axes, optional
+            Where to draw. By default a new figure.
+
+        Returns
+        -------
+        ndarray of two Axes
+            The axes.
+
+        See Also
+        --------
+        diagnose : The same as numbers and in words.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import wishflow as wf
+        >>> from matplotlib.figure import Figure
+        >>> X = np.linspace(-2.0, 2.0, 80)[:, None]
+        >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=80)
+        >>> model = wf.SparseGPRegressor(n_inducing=5, max_iter=20).fit(X[::2], y[::2])
+        >>> [ax.get_title() for ax in model.plot_calibration(X[1::2], y[1::2], Figure().subplots(1, 2))]
+        ['Probability integral transform', 'Coverage']
+        """
+        return plots.plot_calibration(self, X, y, axes)
 
     def _draws(self, X: Any, n_samples: int, seed: int) -> np.ndarray:
         draws = prediction.joint_samples(self._law(), self._scaled(X), seed, n_samples, self._n_predict(), self.seed_)
@@ -779,11 +914,28 @@ class FlowRegressor(Validated, ModelRegressor):
         -------
         ndarray of shape (N, D, D)
             Σ̄ at time 0, in the units of X. Of a state that is wider than the inputs (`state_dim`) it is the block of
-            the inputs.
+            the inputs. 0 where a sparse GP was kept instead of the flow.
         """
         n_inputs = self.n_features_in_
         rate = prediction.mean_covariance(self.model_, self._scaled(X))[:, :n_inputs, :n_inputs]
         return rate * self.x_scaler_.scale[:, None] * self.x_scaler_.scale[None]
+
+    def mean_drift(self, X: Any) -> np.ndarray:
+        """Return the posterior mean of the drift of the flow.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs.
+
+        Returns
+        -------
+        ndarray of shape (N, D)
+            The drift at time 0, in the units of X. Of a state that is wider than the inputs (`state_dim`) these are the
+            coordinates of the inputs. 0 where a sparse GP was kept instead of the flow.
+        """
+        drift = prediction.mean_drift(self.model_, self._scaled(X))[:, : self.n_features_in_]
+        return drift * self.x_scaler_.scale
 
     def flow_paths(self, X: Any, random_state: Any = 0) -> np.ndarray:
         """Draw one sample of the paths of the rows through the flow.
@@ -799,8 +951,83 @@ class FlowRegressor(Validated, ModelRegressor):
         -------
         ndarray of shape (n_steps + 1, N, D)
             States at all times, the start included, in the units of X. Of a state that is wider than the inputs
-            (`state_dim`) these are the coordinates that start as inputs.
+            (`state_dim`) these are the coordinates that start as inputs. Where a sparse GP was kept instead of the flow
+            there are two times, and rows do not move.
         """
         Z = self._scaled(X)
         paths = prediction.flow_paths(self.model_, Z, checks.any_seed(random_state))
         return self.x_scaler_.inverse(np.concatenate([Z[None], paths])[..., : self.n_features_in_])
+
+    def plot_flow(self, X: Any, *, features: Any = (0, 1), random_state: Any = 0, ax: Any = None) -> Any:
+        """Draw one sample of the paths of the rows through the flow, in the plane of two inputs.
+
+        Rings are where rows start, dots where they end. The path of one input is drawn against the flow time.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Inputs, where the paths start.
+        features : pair of int or str, default=(0, 1)
+            The two inputs, by number or name.
+        random_state : int, RandomState or None, default=0
+            Seed of the draw.
+        ax : Axes, optional
+            Where to draw. By default a new figure.
+
+        Returns
+        -------
+        Axes
+            The axes.
+
+        Raises
+        ------
+        DataError
+            If there is no such input.
+
+        See Also
+        --------
+        flow_paths : The numbers.
+
+        Examples
+        --------
+        >>> model.plot_flow(X[:50])  # doctest: +SKIP
+        """
+        return plots.plot_flow(self, X, features, random_state, ax)
+
+    def plot_field(self, X: Any, *, features: Any = (0, 1), n_side: int = 9, ax: Any = None) -> Any:
+        """Draw drift and noise of the flow at time 0 over a grid of two inputs.
+
+        An arrow is where the drift leads from its point, and the ellipse one standard deviation of the noise. The title
+        says over which times; they are chosen so that both can be seen.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+            Rows that say which part of the plane is drawn. The other inputs are held at their medians.
+        features : pair of int or str, default=(0, 1)
+            The two inputs, by number or name.
+        n_side : int, default=9
+            Points of the grid along each axis.
+        ax : Axes, optional
+            Where to draw. By default a new figure.
+
+        Returns
+        -------
+        Axes
+            The axes.
+
+        Raises
+        ------
+        DataError
+            If there is no such input, or there is one input alone.
+
+        See Also
+        --------
+        mean_drift : The arrows as numbers.
+        mean_covariance : The ellipses as numbers.
+
+        Examples
+        --------
+        >>> model.plot_field(X, features=("age", "bmi"))  # doctest: +SKIP
+        """
+        return plots.plot_field(self, X, features, n_side, ax)

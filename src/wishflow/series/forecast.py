@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,14 @@ from scipy.special import ndtri
 
 from .. import metrics
 from ..errors import DataError, OptionError, unknown_option
+from ..numerics.tables import law_columns
+from ..specs import checks
 from .data.frames import column_order
 from .data.interchange import as_inference_data, draws_as_dataset
+
+# Of `plot_calibration`.
+LEVELS = (0.5, 0.8, 0.95)
+N_BINS = 10
 
 
 class Forecast:
@@ -323,23 +329,230 @@ class Forecast:
         """
         return as_inference_data(self.to_xarray())
 
-    def plot(self, variables: Any = None, history: pd.DataFrame | None = None, coverages: Any = (0.5, 0.9)) -> Any:
-        """Draw a fan chart for each variable: median and central intervals.
+    def to_frame(self, alpha: Any = (0.05, 0.5, 0.95)) -> pd.DataFrame:
+        """Return mean, standard deviation and quantiles of each variable at each time as one DataFrame.
+
+        Parameters
+        ----------
+        alpha : float or array-like of shape (A,), default=(0.05, 0.5, 0.95)
+            Probabilities of the quantiles, strictly between 0 and 1.
+
+        Returns
+        -------
+        DataFrame
+            A row for each time; the columns NAME_mean, NAME_sd and NAME_q05, … for each variable NAME.
+
+        Raises
+        ------
+        OptionError
+            If `alpha` holds no probability, or one that is not between 0 and 1.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import wishflow as wf
+        >>> draws = np.random.default_rng(0).normal(size=(200, 3, 1))
+        >>> forecast = wf.Forecast(draws, pd.date_range("2024-01-01", periods=3), pd.Index(["a"]))
+        >>> forecast.to_frame(alpha=[0.1, 0.9]).columns.tolist()
+        ['a_mean', 'a_sd', 'a_q10', 'a_q90']
+        """
+        levels, draws = checks.levels("alpha", alpha), self.samples.values
+        quantiles = np.moveaxis(np.quantile(draws, levels, axis=0), 0, -1)
+        sd = draws.std(axis=0, ddof=1) if len(draws) > 1 else np.zeros(draws.shape[1:])
+        names = [str(name) for name in self.columns]
+        return law_columns(names, draws.mean(axis=0), sd, quantiles, levels.tolist(), self.index)
+
+    # --- pictures ---
+
+    def plot_fan(
+        self,
+        variables: Any = None,
+        history: Any = None,
+        coverages: Sequence[float] = (0.5, 0.9),
+        *,
+        n_past: int | None = None,
+        axes: Any = None,
+    ) -> np.ndarray:
+        """Draw a fan chart for each variable: median, central intervals, past and observed values.
 
         Parameters
         ----------
         variables : str or list of str, optional
             The variables. All by default.
-        history : DataFrame, optional
-            Data before and during the forecast, drawn with it.
+        history : DataFrame or Series, optional
+            Observed values before and during the forecast. Values during the forecast are drawn as dots.
         coverages : sequence of float, default=(0.5, 0.9)
             Coverages of the intervals.
+        n_past : int, optional
+            Rows before the forecast that are drawn. By default three for each time of the forecast.
+        axes : sequence of Axes, optional
+            Where to draw, one for each variable. By default a new figure.
 
         Returns
         -------
-        Figure
-            A figure with one panel for each variable.
+        ndarray of Axes
+            The axes, one for each variable.
+
+        Raises
+        ------
+        DataError
+            If a variable is not in the forecast or in the history.
+        ImportError
+            If matplotlib is not installed (`pip install "wishflow[plot]"`), as all methods `plot_*`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import wishflow as wf
+        >>> from matplotlib.figure import Figure
+        >>> draws = np.random.default_rng(0).normal(size=(200, 24, 2)).cumsum(axis=1)
+        >>> index = pd.date_range("2024-01-02", periods=24, freq="h")
+        >>> forecast = wf.Forecast(draws, index, pd.Index(["a", "b"]))
+        >>> past = pd.DataFrame(0.0, pd.date_range("2024-01-01", periods=24, freq="h"), ["a", "b"])
+        >>> len(forecast.plot_fan(history=past, axes=Figure().subplots(2, 1)))
+        2
         """
         from .. import plotting
 
-        return plotting.plot_fan(self, variables=variables, history=history, coverages=coverages)
+        return plotting.plot_fan(self, variables, history, coverages, n_past=n_past, axes=axes)
+
+    def plot_correlation(self, pairs: Any = None, coverage: float | None = 0.9, *, ax: Any = None) -> Any:
+        """Draw correlations between variables along the horizon, with the bands of `correlation_interval`.
+
+        Parameters
+        ----------
+        pairs : pair of names or list of pairs, optional
+            Which correlations. By default the four that move most.
+        coverage : float or None, default=0.9
+            Coverage of the bands, which are those of the number of draws. None draws no bands.
+        ax : Axes, optional
+            Where to draw. By default a new figure.
+
+        Returns
+        -------
+        Axes
+            The axes.
+
+        Raises
+        ------
+        DataError
+            If there are fewer than two variables, or a name is not one of them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import wishflow as wf
+        >>> from matplotlib.figure import Figure
+        >>> draws = np.random.default_rng(0).normal(size=(200, 24, 2))
+        >>> forecast = wf.Forecast(draws, pd.RangeIndex(24), pd.Index(["a", "b"]))
+        >>> forecast.plot_correlation(("a", "b"), ax=Figure().subplots()).get_ylabel()
+        'correlation'
+        """
+        from .. import plotting
+
+        ends = (None, None) if coverage is None else self.correlation_interval(coverage)
+        return plotting.plot_correlation(self.correlation, *ends, pairs=pairs, ax=ax)
+
+    def plot_covariance(self, variables: Any = None, *, n_ellipses: int = 12, size: float = 1.0, ax: Any = None) -> Any:
+        """Draw the mean path of two variables, with their covariances as ellipses along it.
+
+        Parameters
+        ----------
+        variables : pair of names, optional
+            The two variables. By default the first two.
+        n_ellipses : int, default=12
+            At most how many ellipses are drawn.
+        size : float, default=1.0
+            Size of the ellipses, in standard deviations.
+        ax : Axes, optional
+            Where to draw. By default a new figure.
+
+        Returns
+        -------
+        Axes
+            The axes. A ring is at the first time, a dot at the last.
+
+        Raises
+        ------
+        DataError
+            If these are not two variables of the forecast.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import wishflow as wf
+        >>> from matplotlib.figure import Figure
+        >>> draws = np.random.default_rng(0).normal(size=(200, 24, 2)).cumsum(axis=1)
+        >>> forecast = wf.Forecast(draws, pd.RangeIndex(24), pd.Index(["a", "b"]))
+        >>> forecast.plot_covariance(ax=Figure().subplots()).get_ylabel()
+        'b'
+        """
+        from .. import plotting
+
+        places = pair_of(variables, self.columns)
+        covariances = self.covariance.values[:, places][:, :, places]
+        path = self.mean.to_numpy()[:, places]
+        ax = plotting.plot_trajectory(path, covariances, n_ellipses=n_ellipses, size=size, ax=ax)
+        ax.set(xlabel=str(self.columns[places[0]]), ylabel=str(self.columns[places[1]]))
+        return ax
+
+    def plot_calibration(self, y: Any, axes: Any = None) -> np.ndarray:
+        """Draw the histogram of the PIT of observed values, and the coverage of 50, 80 and 95 % intervals.
+
+        Values of one forecast depend on each other, so even those of a right law may be far from the dashed lines. Use
+        `backtest` and `wishflow.plotting.plot_backtest` for many forecasts.
+
+        Parameters
+        ----------
+        y : DataFrame, Series or array of shape (T, P)
+            Observed values, as for `log_prob`. Missing ones are left out.
+        axes : sequence of two Axes, optional
+            Where to draw. By default a new figure.
+
+        Returns
+        -------
+        ndarray of two Axes
+            The axes.
+
+        Raises
+        ------
+        DataError
+            If `y` has another shape or other columns than the forecast, or no value.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import wishflow as wf
+        >>> from matplotlib.figure import Figure
+        >>> draws = np.random.default_rng(0).normal(size=(200, 24, 2))
+        >>> forecast = wf.Forecast(draws, pd.RangeIndex(24), pd.Index(["a", "b"]))
+        >>> left, right = forecast.plot_calibration(np.zeros((24, 2)), Figure().subplots(1, 2))
+        >>> right.get_title()
+        'Coverage'
+        """
+        from .. import plotting
+
+        values = self._values(y)
+        is_seen = ~np.isnan(values)
+        if not is_seen.any():
+            raise DataError("y has no value at the times of the forecast; expected observed values to compare with.")
+        pit = np.mean(self.samples.values <= values, axis=0)[is_seen]
+        coverage = {}
+        for level in LEVELS:
+            low, high = (end.to_numpy() for end in self.interval(level))
+            coverage[level] = float(np.mean(((low <= values) & (values <= high))[is_seen]))
+        return plotting.plot_calibration(np.histogram(pit, N_BINS, (0.0, 1.0))[0], coverage, axes)
+
+
+def pair_of(variables: Any, columns: pd.Index) -> list[int]:
+    """The places of two variables; by default of the first two."""
+    names = list(columns)
+    wanted = names[:2] if variables is None else variables
+    if isinstance(wanted, str) or len(wanted) != 2 or not set(wanted) <= set(names):
+        raise DataError(f"variables={variables!r} given; expected two of {names}.")
+    return [names.index(name) for name in wanted]

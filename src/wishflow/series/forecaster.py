@@ -35,7 +35,8 @@ from .fitting import FitTask, train
 from .forecast import Forecast
 from .forecast_frames import ForecastFrames
 from .members import Member, joined, status_of
-from .noise_frames import NoiseFrames, read_covariates
+from .noise_frames import read_covariates
+from .noise_plots import NoisePlots
 from .presets import SERIES_PRESETS
 from .recalibration import Moved
 from .running import runner_of
@@ -49,7 +50,7 @@ from .validated import Validated
 from .windows import Series, value_range
 
 
-class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
+class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
     """An SDE with Wishart noise for multivariate time series: irregular stamps, missing values, joint forecasts.
 
     Options that are "auto" are chosen in `fit`; `summary()` says what was chosen and why. See Notes.

@@ -28,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from .. import __version__
 from ..callbacks import Callback, CallbackList, ChunkEvent
 from ..errors import CheckpointError, ModelFileError, OptionError
 from ..files.arrays import flatten_arrays, unflatten_arrays
@@ -201,7 +202,7 @@ def told(status: str, checkpoints: Checkpoints | None) -> str:
 def fingerprint(*described: Any) -> str:
     """A short name of data and settings: fits of equal ones, by equal versions on equal devices, take equal steps."""
     digest = hashlib.sha256()
-    versions = [importlib.metadata.version(name) for name in ("wishflow", "jax", "jaxlib", "numpy", "optax", "equinox")]
+    versions = [__version__, *map(importlib.metadata.version, ("jax", "jaxlib", "numpy", "optax", "equinox"))]
     _feed(digest.update, [versions, jax.default_backend(), *described])
     return digest.hexdigest()[:16]
 

@@ -110,6 +110,11 @@ def _mean_covariance(model: DynamicsModel, X: Float[Array, "N K"]) -> Float[Arra
 
 
 @compiled
+def _drift(model: DynamicsModel, X: Float[Array, "N K"]) -> Float[Array, "N D"]:
+    return model.field.in_parts().at(X).drift
+
+
+@compiled
 def _correlation_quantiles(
     model: DynamicsModel, X: Float[Array, "N K"], levels: Float[Array, " L"], key: PRNGKeyArray, n_draws: int
 ) -> Float[Array, "N L P P"]:
@@ -361,6 +366,14 @@ class AutoRegressiveRunner(AbstractRunner):
     def covariances(self, ticks: Ticks) -> tuple[Float[np.ndarray, "T P"], Float[np.ndarray, "T P P"]]:
         X = np.concatenate([filtered_means(self.model, ticks), ticks.u], axis=1)
         return X[:, : ticks.y.shape[1]], in_blocks(lambda X: _mean_covariance(self.model, X), X)
+
+    def field(
+        self, ticks: Ticks, values: Float[np.ndarray, "N P"]
+    ) -> tuple[Float[np.ndarray, "N P"], Float[np.ndarray, "N P P"]]:
+        last = filtered_means(self.model, ticks)[-1]
+        moved = np.tile(values - last[: values.shape[1]], len(last) // values.shape[1])
+        X = np.concatenate([last + moved, np.repeat(ticks.u[-1:], len(values), 0)], axis=1)
+        return in_blocks(lambda X: _drift(self.model, X), X), in_blocks(lambda X: _mean_covariance(self.model, X), X)
 
     def correlation_quantiles(
         self, ticks: Ticks, levels: tuple[float, ...], n_draws: int, seed: int

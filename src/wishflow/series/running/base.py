@@ -58,6 +58,12 @@ class AbstractRunner(abc.ABC):
     def covariances(self, ticks: Ticks) -> tuple[Float[np.ndarray, "T P"], Float[np.ndarray, "T P P"]]:
         """Filtered values of y and the mean covariance rate of its increments, at every tick."""
 
+    def field(
+        self, ticks: Ticks, values: Float[np.ndarray, "N P"]
+    ) -> tuple[Float[np.ndarray, "N P"], Float[np.ndarray, "N P P"]]:
+        """Drift and mean covariance rate where the rows up to the last tick are moved so that it has these values."""
+        raise OptionError("this model has no field of its series; that of a latent state is not in their units.")
+
     def correlation_quantiles(
         self, ticks: Ticks, levels: tuple[float, ...], n_draws: int, seed: int
     ) -> Float[np.ndarray, "T L P P"]:

@@ -104,6 +104,13 @@ class MixedRunner(AbstractRunner):
         values, rates = zip(*(runner.covariances(ticks) for runner in self.runners), strict=True)
         return np.tensordot(self.weights, np.stack(values), 1), np.tensordot(self.weights, np.stack(rates), 1)
 
+    def field(
+        self, ticks: Ticks, values: Float[np.ndarray, "N P"]
+    ) -> tuple[Float[np.ndarray, "N P"], Float[np.ndarray, "N P P"]]:
+        """Weighted means."""
+        drift, rates = zip(*(runner.field(ticks, values) for runner in self.runners), strict=True)
+        return np.tensordot(self.weights, np.stack(drift), 1), np.tensordot(self.weights, np.stack(rates), 1)
+
     def correlation_quantiles(
         self, ticks: Ticks, levels: tuple[float, ...], n_draws: int, seed: int
     ) -> Float[np.ndarray, "T L P P"]:
