@@ -665,7 +665,8 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
         """
         panel = self._read(y)
         tails = self._with_past(panel, read_covariates(X))
-        scores = {key: _counted_once(self._log_prob(key, tail)[at], at) for key, (tail, at) in tails.items()}
+        rows = self._log_prob({key: tail for key, (tail, _) in tails.items()})
+        scores = {key: _counted_once(rows[key][at], at) for key, (_, at) in tails.items()}
         found = {key: pd.Series(values, index=panel.tables[key].index) for key, values in scores.items()}
         names = named_as(panel.names, self.units_.index_names)
         result = pd.concat(found, names=names) if self.is_panel_ else found[ONLY]
@@ -678,10 +679,22 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
         check_form(panel, self.is_panel_)
         return panel
 
-    def _log_prob(self, key: Any, tail: Tail) -> np.ndarray:
-        units = self.units_.of_series(key)
-        result = self._runner(key).row_log_density(units.ticks(tail), len(tail.index), self.seed_)
-        return result + units.log_jacobian(units.inverse(tail.values))
+    def _log_prob(self, tails: dict[Any, Tail]) -> dict[Any, np.ndarray]:
+        """Scores of all rows of all series in one call: of many short series few programs are run."""
+        starts = np.cumsum([0, *(len(tail.index) for tail in tails.values())])
+        ticks = [
+            part.with_rows_after(int(start))
+            for start, (key, tail) in zip(starts[:-1], tails.items(), strict=True)
+            for part in self.units_.of_series(key).ticks(tail)
+        ]
+        # Scores of rows know no limits, the one thing in which runners of series differ.
+        n_rows = int(starts[-1])
+        scores = self._runner().row_log_density(ticks, n_rows, self.seed_) if ticks else np.full(n_rows, np.nan)
+        found = {}
+        for (key, tail), result in zip(tails.items(), np.split(scores, starts[1:-1]), strict=True):
+            units = self.units_.of_series(key)
+            found[key] = result + units.log_jacobian(units.inverse(tail.values))
+        return found
 
     def _with_past(self, panel: Panel, X: Panel | None) -> dict[Any, tuple[Tail, np.ndarray]]:
         """New rows in model units after the known past where they continue it, and where they are in the whole."""
