@@ -2,8 +2,8 @@
 
     python -m studies.benchmarks.irregular            # writes studies/results/irregular.json
 
-A panel of short series of a stationary SDE, observed without noise at stamps whose gaps are exponential. Each query is a
-series that was not in training: its first rows are known, and the cells of the next ones are scored together, by the
+A panel of short series of a stationary SDE, observed without noise at stamps whose gaps are exponential. Each query is
+a series that was not in training: its first rows are known, and the cells of the next ones are scored together, by the
 chain rule of `WishartForecaster().log_prob`. Protocol:
 
 - "linear": four columns, dx = A x dt + B dB with a random A and a full B. 30 % of the cells are missing. The law of the

@@ -54,9 +54,17 @@ def computing() -> Iterator[None]:
     with (
         jax.enable_x64(True),
         jax.default_matmul_precision("highest"),
-        threadpoolctl.threadpool_limits(limits=1, user_api="blas"),
+        _thread_pools().limit(limits=1, user_api="blas"),
     ):
         yield
+
+
+@functools.cache
+def _thread_pools() -> threadpoolctl.ThreadpoolController:
+    """The BLAS libraries of this process, found once: to look for them takes milliseconds. NumPy's and SciPy's, which
+    our computations call, are loaded before.
+    """
+    return threadpoolctl.ThreadpoolController()
 
 
 def require_x64(what: str) -> None:

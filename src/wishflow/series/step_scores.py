@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import scipy.special
 from jax.scipy.special import logsumexp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..numerics.devices import compiled, computing, random_key
 from ..numerics.linalg import low_rank_log_density
@@ -94,10 +94,13 @@ def new_steps(units: Units, tails: Mapping[Any, Tail], ends: Mapping[Any, pd.Ind
     return Transitions(*(np.concatenate([getattr(part, name) for part in found]) for name in vars(found[0])))
 
 
-def last_steps(steps: Transitions, is_held: np.ndarray, most: int) -> Transitions:
-    """The latest of the held-back steps."""
+def last_steps(
+    steps: Transitions, is_held: Bool[np.ndarray, " N"], ages: Int[np.ndarray, " N"], most: int
+) -> Transitions:
+    """At most so many of the held-back steps, the latest of all series alike; `ages` count steps from their ends."""
+    at = np.flatnonzero(is_held)
     keep = np.zeros(len(is_held), bool)
-    keep[np.flatnonzero(is_held)[-most:]] = True
+    keep[at[np.argsort(ages[at], kind="stable")[:most]]] = True
     return _some(steps, keep)
 
 
