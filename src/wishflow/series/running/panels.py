@@ -107,7 +107,7 @@ def _together(runners: Sequence[AutoRegressiveRunner], ways: Sequence[Ahead], n_
     known = [part for part in limits if part is not None]
     with computing():
         arrays = (on_device(np.stack(part)[rows]) for part in (starts, lengths, inputs))
-        keys = jax.numpy.stack([jax.random.key(ways[i].seed) for i in rows])
+        keys = jax.numpy.stack([jax.random.key(ways[int(i)].seed) for i in rows])
         on_limits = on_device(np.stack(known)[rows]) if known else None
         ends, befores = (np.asarray(part) for part in _run_panel(runners[0].model, *arrays, keys, on_limits))
     return [(*after_and_before(ends[i], befores[i], len(way.h)), limits[i]) for i, way in enumerate(ways)]
