@@ -44,7 +44,7 @@ from .running.mixture import MixedRunner, member_seed
 from .running.panels import Ahead, Paths, panel_paths
 from .scenarios import Way, scenario
 from .specs import DynamicsSpec, Lags, chosen_lags
-from .step_scores import new_steps, step_scores
+from .step_scores import new_steps, row_scores, step_scores
 from .summary import announce, summary_of, warn_of_drift
 from .validated import Validated
 from .windows import Series, value_range
@@ -678,7 +678,8 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
         """
         panel = self._read(y)
         tails = self._with_past(panel, read_covariates(X))
-        rows = self._log_prob({key: tail for key, (tail, _) in tails.items()})
+        # Rows know no limits, the one thing in which runners of series differ.
+        rows = row_scores(self.units_, self._runner(), {key: tail for key, (tail, _) in tails.items()}, self.seed_)
         scores = {key: _counted_once(rows[key][at], at) for key, (_, at) in tails.items()}
         found = {key: pd.Series(values, index=panel.tables[key].index) for key, values in scores.items()}
         names = named_as(panel.names, self.units_.index_names)
@@ -691,23 +692,6 @@ class WishartForecaster(ForecastFrames, NoiseFrames, BaseEstimator):
         panel = read(y, "y")
         check_form(panel, self.is_panel_)
         return panel
-
-    def _log_prob(self, tails: dict[Any, Tail]) -> dict[Any, np.ndarray]:
-        """Scores of all rows of all series in one call: of many short series few programs are run."""
-        starts = np.cumsum([0, *(len(tail.index) for tail in tails.values())])
-        ticks = [
-            part.with_rows_after(int(start))
-            for start, (key, tail) in zip(starts[:-1], tails.items(), strict=True)
-            for part in self.units_.of_series(key).ticks(tail)
-        ]
-        # Scores of rows know no limits, the one thing in which runners of series differ.
-        n_rows = int(starts[-1])
-        scores = self._runner().row_log_density(ticks, n_rows, self.seed_) if ticks else np.full(n_rows, np.nan)
-        found = {}
-        for (key, tail), result in zip(tails.items(), np.split(scores, starts[1:-1]), strict=True):
-            units = self.units_.of_series(key)
-            found[key] = result + units.log_jacobian(units.inverse(tail.values))
-        return found
 
     def _with_past(self, panel: Panel, X: Panel | None) -> dict[Any, tuple[Tail, np.ndarray]]:
         """New rows in model units after the known past where they continue it, and where they are in the whole."""

@@ -18,6 +18,7 @@ from ..numerics.linalg import low_rank_log_density
 from .autoregressive import DynamicsModel
 from .batches import TransitionBatch, series_batch
 from .data.units import Tail, Units
+from .running.base import AbstractRunner
 from .windows import Transitions, cut
 
 N_DRAWS = 16
@@ -75,6 +76,28 @@ def step_scores(
     variance = (w * (variances + means**2)).sum(0) - mean**2
     joint = scipy.special.logsumexp(densities + np.log(weights)[:, None], axis=0)
     return np.column_stack([joint, (steps.increment - mean) / np.sqrt(np.maximum(variance, 1e-300))])
+
+
+def row_scores(
+    units: Units, runner: AbstractRunner, tails: Mapping[Any, Tail], seed: int
+) -> dict[Any, Float[np.ndarray, " _rows"]]:
+    """Log densities of all rows given those before them, in the units of y: of all series in one call.
+
+    Many short series need few programs then.
+    """
+    starts = np.cumsum([0, *(len(tail.index) for tail in tails.values())])
+    ticks = [
+        part.with_rows_after(int(start))
+        for start, (key, tail) in zip(starts[:-1], tails.items(), strict=True)
+        for part in units.of_series(key).ticks(tail)
+    ]
+    n_rows = int(starts[-1])
+    scores = runner.row_log_density(ticks, n_rows, seed) if ticks else np.full(n_rows, np.nan)
+    found = {}
+    for (key, tail), result in zip(tails.items(), np.split(scores, starts[1:-1]), strict=True):
+        own = units.of_series(key)
+        found[key] = result + own.log_jacobian(own.inverse(tail.values))
+    return found
 
 
 def new_steps(units: Units, tails: Mapping[Any, Tail], ends: Mapping[Any, pd.Index]) -> Transitions | None:
