@@ -11,6 +11,8 @@ import pytest
 import wishflow as wf
 from wishflow.errors import OptionError
 from wishflow.series.drift import ROWS_PER_FALSE_ALARM, DriftMonitor
+from wishflow.series.step_scores import last_steps
+from wishflow.series.windows import Transitions
 
 SMALL = {"n_inducing": 8, "max_iter": 10, "rank": 2, "n_train_samples": 2, "lags": 1, "calendar": False}
 SMALL |= {"transform": None, "random_state": 0, "validation_fraction": 0.25}
@@ -152,6 +154,16 @@ def test_mixtures_and_panels_are_watched(past):
     model.update({"one": frame(simulated(10, seed=9, start=past[-1]), N)})
     assert model.drift_["n_rows"] == 10.0 and not model.refit_due_
     assert copy.copy(model).update({"new": frame(np.full((3, 2), np.nan))}).drift_ == model.drift_
+
+
+def test_reference_steps_are_the_latest_of_all_series_alike():
+    """Three series with 5, 2 and 4 held-back steps of which 6 are kept: the last two of each."""
+    ages = np.concatenate([np.arange(n)[::-1] for n in (9, 6, 8)])
+    is_held = np.concatenate([np.arange(n)[::-1] < k for n, k in ((9, 5), (6, 2), (8, 4))])
+    number = np.arange(len(ages))
+    steps = Transitions(number[:, None] * 1.0, number[:, None] * 1.0, np.ones(len(ages)), number)
+    assert list(last_steps(steps, is_held, ages, 6).row) == [7, 8, 13, 14, 21, 22]
+    assert list(last_steps(steps, is_held, ages, 100).row) == list(number[is_held])
 
 
 def test_without_held_back_rows_nothing_is_compared(past):

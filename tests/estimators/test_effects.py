@@ -135,12 +135,38 @@ def test_densities_have_the_scale_of_their_series(many):
         assert np.trapezoid(densities, grid) == pytest.approx(1.0, abs=0.02), key
 
 
-def test_series_that_were_not_known_have_the_common_units(many):
-    assert many.units_.of_series("new") is many.units_
-    found = copy.copy(many).update({"new": series(20, 10.0, 5.0, 9)})
-    values = found.units_.of_series("new").inverse(found.tails_["new"].values)
-    np.testing.assert_allclose(values, series(20, 10.0, 5.0, 9))
-    assert np.isfinite(found.forecast(2, n_draws=5)["new"].samples).all()
+def test_series_added_by_update_have_levels_of_their_own(many, tmp_path):
+    """One block of rows or row by row: the same level in the end, near that of a fit, and rows in it."""
+    rows, fitted = series(60, 300.0, 30.0, 9), many.units_
+    assert fitted.of_series("new") is fitted  # until rows of it are seen
+    at_once, by_parts = copy.copy(many).update({"new": rows}), copy.copy(many)
+    for start in (0, 1, 20):
+        by_parts.update({"new": rows.iloc[start : {0: 1, 1: 20, 20: 60}[start]]})
+    refitted = wf.WishartForecaster(panel_effects=True, **LINEAR).fit({**panel(150), "new": rows})
+    expected = refitted.units_.effects["new"]
+    for model in (at_once, by_parts):
+        found = model.units_.effects["new"]
+        assert found.mean[0] == pytest.approx(expected.mean[0], abs=0.2 * expected.scale[0])
+        assert found.scale[0] == pytest.approx(expected.scale[0], rel=0.25)
+        np.testing.assert_allclose(model.units_.of_series("new").inverse(model.tails_["new"].values), rows)
+        for key in ("s0", "s1"):  # those of fit stay as they are
+            assert model.units_.effects[key] is many.units_.effects[key]
+            assert model.tails_[key] is many.tails_[key] or len(model.tails_[key]) == len(many.tails_[key])
+    np.testing.assert_allclose(by_parts.units_.effects["new"].mean, at_once.units_.effects["new"].mean)
+    assert float(at_once.forecast(200, n_draws=100)["new"].samples[:, -1].std()) == pytest.approx(30.0, rel=0.5)
+    at_once.save(tmp_path / "model.wf")
+    loaded = wf.load(tmp_path / "model.wf")
+    assert loaded.units_.added == ("new",)
+    pd.testing.assert_frame_equal(loaded.predict(3), at_once.predict(3))
+
+
+def test_a_first_row_moves_a_level_by_its_share(many):
+    """With one row the level is between that of all series and the row, and its scale is as those of the others."""
+    one = copy.copy(many).update({"new": series(60, 300.0, 30.0, 9).iloc[:1]})
+    y, found, centre = 300.0, one.units_.effects["new"], many.units_.y_scaler.mean[0]
+    assert centre < found.mean[0] < y
+    assert min(SCALES) < found.scale[0] < max(SCALES)
+    assert np.isfinite(one.forecast(2, n_draws=5)["new"].samples).all()
 
 
 def test_limits_are_those_of_all_series_together():

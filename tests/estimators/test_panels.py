@@ -141,6 +141,36 @@ def test_one_series_and_a_panel_are_told_apart(single, many):
         wf.WishartForecaster(**SMALL).fit({"x": panel()})
 
 
+@pytest.mark.parametrize("options", [{}, {"limits": 0.0, "panel_effects": True}])
+def test_series_are_simulated_together_with_the_numbers_of_each_alone(options):
+    """Series with holes, with ends of their own and with horizons of other lengths, in one program or one by one."""
+    y = {f"s{seed}": walk(seed) for seed in range(1, 6)}
+    y["s2"] = y["s2"].iloc[:-3]
+    y["s3"].iloc[-1, 0] = np.nan
+    model = wf.WishartForecaster(**SMALL | options).fit(y)
+    stamps = pd.date_range(HOURS[-1], periods=8, freq="h")[1:]
+    for fh in (4, stamps):
+        together = model.forecast(fh, n_draws=12)
+        for key in y:
+            alone = copy.copy(model)
+            alone.tails_ = {key: model.tails_[key]}
+            one = alone.forecast(fh, n_draws=12)[key]
+            np.testing.assert_allclose(together[key].samples, one.samples, rtol=1e-9, atol=1e-9)
+            rows = np.asarray(one.samples[0])
+            np.testing.assert_allclose(together[key].log_prob(rows), one.log_prob(rows), rtol=1e-8)
+
+
+def test_scores_of_a_panel_are_those_of_each_series():
+    """With noise that is not random (no draws of J) to the last digits: rows of all series are scored in one call."""
+    y = {f"s{seed}": walk(seed) for seed in (1, 2, 3)}
+    y["s2"].iloc[20:23, 0] = np.nan
+    y["s3"] = y["s3"].iloc[:1]
+    model = wf.WishartForecaster(**SMALL | {"drift": "linear", "diffusion": "constant"}).fit(panel())
+    whole = model.log_prob(y)
+    for key, frame in y.items():
+        np.testing.assert_allclose(whole[key], model.log_prob({key: frame})[key], rtol=1e-9)
+
+
 # --- backtests --------------------------------------------------------------------------------------
 
 

@@ -24,12 +24,13 @@ from ..training.options import TrainingOptions, preset_spec, with_options
 from ..training.specs import TrainingSpec
 from ..wishart.specs import DIFFUSIONS, DiffusionSpec, GPDiffusion, Wishart
 from . import defaults, updating
+from .data.effects import in_other_units, with_added_series
 from .data.frames import ONLY, Panel, check_form, check_targets, named_as, read
 from .data.given import cells, of_series
 from .data.horizons import horizon
 from .data.intake import further_rows, training_data
 from .data.times import noise_seed
-from .data.units import Tail
+from .data.units import Tail, Units
 from .drift import DriftMonitor
 from .fitting import FitTask, train
 from .forecast import Forecast
@@ -42,9 +43,10 @@ from .recalibration import Moved
 from .running import runner_of
 from .running.base import AbstractRunner, limits_with, sides
 from .running.mixture import MixedRunner, member_seed
+from .running.panels import Ahead, Paths, panel_paths
 from .scenarios import Way, scenario
 from .specs import DynamicsSpec, Lags, chosen_lags
-from .step_scores import new_steps, step_scores
+from .step_scores import new_steps, row_scores, step_scores
 from .summary import announce, summary_of, warn_of_drift
 from .validated import Validated
 from .windows import Series, value_range
@@ -613,24 +615,35 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         covariates = self.units_.covariates(read_covariates(X))
         fh = self.fh_ if fh is None else fh
         scenarios = of_series(given, list(self.tails_))
-        found = {}
-        for key, tail in self.tails_.items():
-            found[key] = self._forecast(key, tail, fh, covariates, n_draws, seed, scenarios[key])
+        ahead = {key: self._ahead(key, tail, fh, covariates, seed) for key, tail in self.tails_.items()}
+        found, free = {}, []
+        for key, way in ahead.items():
+            known = cells(scenarios[key], key, self.units_.axis, way.index, self.columns_)
+            found[key] = None if known is None else self._scenario(key, way, known, n_draws)
+            free += [key] if known is None else []
+        runners = [self._runner(key) for key in free]
+        for key, runner, paths in zip(
+            free, runners, panel_paths(runners, [ahead[k] for k in free], n_draws), strict=True
+        ):
+            found[key] = self._forecast(key, runner, ahead[key], paths)
         return found if self.is_panel_ else found[ONLY]
 
-    def _forecast(
-        self, key: Any, tail: Tail, fh: Any, X: Panel | None, n_draws: int, seed: int, given: Any
-    ) -> Forecast:
-        units, runner = self.units_.of_series(key), self._runner(key)
+    def _ahead(self, key: Any, tail: Tail, fh: Any, X: Panel | None, seed: int) -> Ahead:
+        """The way from the end of a series to its horizon."""
+        units = self.units_.of_series(key)
         index = horizon(units.axis, fh, tail.index[-1]).rename(units.index_names[-1])
         ticks = units.ticks(tail)[-1]
-        seed = noise_seed(seed, key, tail.index[-1])
         h, u, place = units.future_ticks(key, tail, int(ticks.row[-1]), index, X)
-        known = cells(given, key, units.axis, index, self.columns_)
-        if known is not None:
-            draws = scenario(units, runner, self.calibration_, Way(ticks, h, u, place), known, n_draws, seed)
-            return Forecast(draws, index, self.columns_, given=known)
-        values, before, limits = runner.paths(ticks, h, u, n_draws, seed)
+        return Ahead(ticks, h, u, place, noise_seed(seed, key, tail.index[-1]), index)
+
+    def _scenario(self, key: Any, ahead: Ahead, known: np.ndarray, n_draws: int) -> Forecast:
+        units, way = self.units_.of_series(key), Way(ahead.ticks, ahead.h, ahead.u, ahead.place)
+        draws = scenario(units, self._runner(key), self.calibration_, way, known, n_draws, ahead.seed)
+        return Forecast(draws, ahead.index, self.columns_, given=known)
+
+    def _forecast(self, key: Any, runner: AbstractRunner, ahead: Ahead, paths: Paths) -> Forecast:
+        units, (values, before, limits) = self.units_.of_series(key), paths
+        h, u, place, seed = ahead.h, ahead.u, ahead.place, ahead.seed
         before, values = before[:, place], values[:, place]
         # A law with point masses at limits has no wider or narrower form.
         law = Moved.of(self.calibration_ if limits is None else None, values, np.cumsum(h)[place])
@@ -645,7 +658,7 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
             # No draw is ever outside, and rows with an entry missing have no density at all.
             return np.where(is_outside.any(axis=1) & ~np.isnan(y).any(axis=1), -np.inf, density)
 
-        return Forecast(units.draws(law.draws), index, self.columns_, log_density)
+        return Forecast(units.draws(law.draws), ahead.index, self.columns_, log_density)
 
     # --- scores and covariances of given data ---
 
@@ -675,7 +688,9 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         """
         panel = self._read(y)
         tails = self._with_past(panel, read_covariates(X))
-        scores = {key: _counted_once(self._log_prob(key, tail)[at], at) for key, (tail, at) in tails.items()}
+        # Rows know no limits, the one thing in which runners of series differ.
+        rows = row_scores(self.units_, self._runner(), {key: tail for key, (tail, _) in tails.items()}, self.seed_)
+        scores = {key: _counted_once(rows[key][at], at) for key, (_, at) in tails.items()}
         found = {key: pd.Series(values, index=panel.tables[key].index) for key, values in scores.items()}
         names = named_as(panel.names, self.units_.index_names)
         result = pd.concat(found, names=names) if self.is_panel_ else found[ONLY]
@@ -687,11 +702,6 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         panel = read(y, "y")
         check_form(panel, self.is_panel_)
         return panel
-
-    def _log_prob(self, key: Any, tail: Tail) -> np.ndarray:
-        units = self.units_.of_series(key)
-        result = self._runner(key).row_log_density(units.ticks(tail), len(tail.index), self.seed_)
-        return result + units.log_jacobian(units.inverse(tail.values))
 
     def _with_past(self, panel: Panel, X: Panel | None) -> dict[Any, tuple[Tail, np.ndarray]]:
         """New rows in model units after the known past where they continue it, and where they are in the whole."""
@@ -710,7 +720,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         ----------
         y : DataFrame, Series, array or dict
             New rows, in the form of those of `fit`. At a stamp that is known already a new number replaces the old one,
-            and a NaN leaves it. A panel may hold new series.
+            and a NaN leaves it. A panel may hold new series. With `panel_effects` these have a level and a scale of
+            their own too, which follow their rows until the next fit.
         X : DataFrame, Series, array or dict, optional
             Covariates at these rows, as in `fit`.
         update_params : bool, default=False
@@ -752,9 +763,14 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         tails, kept = updating.merged(self.units_, self.tails_, new), getattr(self, "reservoir_", None)
         past = kept or self.tails_
         rows = updating.merged(self.units_, kept, new) if kept else tails
-        changed: dict[str, Any] = {"tails_": {key: self.units_.last_rows(tail) for key, tail in tails.items()}}
+        units = with_added_series(self.units_, rows)
+        tails, rows, past = (in_other_units(part, self.units_, units) for part in (tails, rows, past))
+        changed: dict[str, Any] = {
+            "units_": units,
+            "tails_": {key: units.last_rows(tail) for key, tail in tails.items()},
+        }
         if kept is not None:
-            changed["reservoir_"] = updating.reservoir_of(self.units_, rows, self.reservoir_size)
+            changed["reservoir_"] = updating.reservoir_of(units, rows, self.reservoir_size)
         changed |= self._watch(tails, new)
         if trains:
             if kept is None:
@@ -763,7 +779,7 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
                     "the new rows and the last ones before them alone. Fit again for more.",
                     stacklevel=2,
                 )
-            changed |= self._train_on(rows, past)
+            changed |= self._train_on(units, rows, past)
         for name, value in changed.items():
             setattr(self, name, value)
         if self.refit_due_ and not was_due:
@@ -803,7 +819,7 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         monitor = getattr(self, "monitor_", None)
         return monitor is not None and monitor.is_due
 
-    def _train_on(self, rows: dict[Any, Tail], past: dict[Any, Tail]) -> dict[str, Any]:
+    def _train_on(self, units: Units, rows: dict[Any, Tail], past: dict[Any, Tail]) -> dict[str, Any]:
         """The attributes that change when training continues with these rows."""
         members = self._members()
         found = [
@@ -811,7 +827,7 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
                 member.model,
                 member.spec,
                 self.training_,
-                self.units_,
+                units,
                 rows,
                 past,
                 member_seed(self.seed_, k) + self.n_iter_,
@@ -820,7 +836,7 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
             )
             for k, member in enumerate(members)
         ]
-        limits = None if self.limits_ is None else self._limits(value_range(self.units_.in_common(rows)))
+        limits = None if self.limits_ is None else self._limits(value_range(units.in_common(rows)))
         history = pd.concat([self.history_, joined([one.history for one in found])], ignore_index=True)
         trained = tuple(Member(member.spec, one.model) for member, one in zip(members, found, strict=True))
         monitor = getattr(self, "monitor_", None)

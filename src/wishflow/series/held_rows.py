@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from ..numerics.devices import compiled, random_key
 from ..numerics.linalg import low_rank_log_density
@@ -78,22 +78,26 @@ def origins_in(parts: Sequence[Part], units: Units, lags: tuple[int, ...], n_ste
     return Origins(histories, u, z, y, tuple(keys))
 
 
-def transitions_of(parts: Sequence[Part], lags: tuple[int, ...]) -> tuple[Transitions, np.ndarray]:
-    """Steps to rows that were seen whole, with filled histories, and which of them lead to the held-back part.
+def transitions_of(
+    parts: Sequence[Part], lags: tuple[int, ...]
+) -> tuple[Transitions, Bool[np.ndarray, " N"], Int[np.ndarray, " N"]]:
+    """Steps to rows that were seen whole, with filled histories, which of them lead to the held-back part, and how many
+    rows of their part follow them.
 
     Where few rows are whole, steps to all filled rows.
     """
-    memory, X, increments, is_held, is_whole = max(lags), [], [], [], []
+    memory, X, increments, is_held, is_whole, ages = max(lags), [], [], [], [], []
     for part in parts:
         if len(part.rows) > memory:
             X.append(linear.design(part.rows, lags)[:, :-1])
             increments.append(np.diff(part.rows.values[memory - 1 :], axis=0))
             is_held.append(np.arange(memory, len(part.rows)) >= part.first)
             is_whole.append(part.rows.is_seen[memory:].all(axis=1))
-    inputs, steps, held, whole = (np.concatenate(arrays) for arrays in (X, increments, is_held, is_whole))
+            ages.append(np.arange(len(part.rows) - memory)[::-1])
+    inputs, steps, held, whole, age = (np.concatenate(arrays) for arrays in (X, increments, is_held, is_whole, ages))
     keep = whole if whole.mean() >= LEAST_WHOLE else np.ones(len(whole), bool)
     found = Transitions(inputs[keep], steps[keep], np.ones(keep.sum()), np.flatnonzero(keep))
-    return found, held[keep]
+    return found, held[keep], age[keep]
 
 
 # --- rows held back ----------------------------------------------------------------------------------

@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 import scipy.special
 from jax.scipy.special import logsumexp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..numerics.devices import compiled, computing, random_key
 from ..numerics.linalg import low_rank_log_density
 from .autoregressive import DynamicsModel
 from .batches import TransitionBatch, series_batch
 from .data.units import Tail, Units
+from .running.base import AbstractRunner
 from .windows import Transitions, cut
 
 N_DRAWS = 16
@@ -77,6 +78,28 @@ def step_scores(
     return np.column_stack([joint, (steps.increment - mean) / np.sqrt(np.maximum(variance, 1e-300))])
 
 
+def row_scores(
+    units: Units, runner: AbstractRunner, tails: Mapping[Any, Tail], seed: int
+) -> dict[Any, Float[np.ndarray, " _rows"]]:
+    """Log densities of all rows given those before them, in the units of y: of all series in one call.
+
+    Many short series need few programs then.
+    """
+    starts = np.cumsum([0, *(len(tail.index) for tail in tails.values())])
+    ticks = [
+        part.with_rows_after(int(start))
+        for start, (key, tail) in zip(starts[:-1], tails.items(), strict=True)
+        for part in units.of_series(key).ticks(tail)
+    ]
+    n_rows = int(starts[-1])
+    scores = runner.row_log_density(ticks, n_rows, seed) if ticks else np.full(n_rows, np.nan)
+    found = {}
+    for (key, tail), result in zip(tails.items(), np.split(scores, starts[1:-1]), strict=True):
+        own = units.of_series(key)
+        found[key] = result + own.log_jacobian(own.inverse(tail.values))
+    return found
+
+
 def new_steps(units: Units, tails: Mapping[Any, Tail], ends: Mapping[Any, pd.Index]) -> Transitions | None:
     """Complete steps to rows after the ends known so far (`ends`: the last stamp of each series, as an index); None
     where no series has an entry.
@@ -94,10 +117,13 @@ def new_steps(units: Units, tails: Mapping[Any, Tail], ends: Mapping[Any, pd.Ind
     return Transitions(*(np.concatenate([getattr(part, name) for part in found]) for name in vars(found[0])))
 
 
-def last_steps(steps: Transitions, is_held: np.ndarray, most: int) -> Transitions:
-    """The latest of the held-back steps."""
+def last_steps(
+    steps: Transitions, is_held: Bool[np.ndarray, " N"], ages: Int[np.ndarray, " N"], most: int
+) -> Transitions:
+    """At most so many of the held-back steps, the latest of all series alike; `ages` count steps from their ends."""
+    at = np.flatnonzero(is_held)
     keep = np.zeros(len(is_held), bool)
-    keep[np.flatnonzero(is_held)[-most:]] = True
+    keep[at[np.argsort(ages[at], kind="stable")[:most]]] = True
     return _some(steps, keep)
 
 

@@ -64,6 +64,7 @@ def save_forecaster(forecaster: Any, path: str | Path) -> None:
         "reservoir": None if forecaster.reservoir_ is None else _rows_to_json(_reservoir(forecaster)),
         "drift": None if forecaster.monitor_ is None else _drift_to_json(forecaster.monitor_),
         "effects": [plain(key) for key in units.effects],
+        "added": [plain(key) for key in units.added],
         "flags": {"is_series": forecaster.is_series_, "is_panel": forecaster.is_panel_},
         "name": plain(forecaster.name_),
         "attributes": {name: plain(getattr(forecaster, name)) for name in ATTRIBUTES},
@@ -330,6 +331,7 @@ def _units(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.ndarray
             _key(key): Scaler(arrays[f"effect.{i}.mean"], arrays[f"effect.{i}.scale"])
             for i, key in enumerate(header.get("effects", ()))
         },
+        tuple(_key(key) for key in header.get("added", ())),
     )
 
 

@@ -19,7 +19,7 @@ import equinox as eqx
 import jax
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from ..callbacks import CallbackList
 from ..metrics import crps_samples
@@ -183,7 +183,8 @@ class _Shared:
     before: linear.LinearModel
     whole: linear.LinearModel
     transitions: Transitions
-    is_held: np.ndarray
+    is_held: Bool[np.ndarray, " S"]
+    ages: Int[np.ndarray, " S"]
     sd: Float[np.ndarray, "N 1 P"]
 
     @classmethod
@@ -245,7 +246,7 @@ def train_validated(problems: Sequence[ValidatedProblem], callbacks: Any = None)
         calibration = _calibration([problems[k] for k in kept], [found[k].state for k in kept], weights[kept], shared)
     scores = None
     if shared.counts_steps(first.layout.memory):
-        steps = last_steps(shared.transitions, shared.is_held, MOST_REFERENCE)
+        steps = last_steps(shared.transitions, shared.is_held, shared.ages, MOST_REFERENCE)
         scores = step_scores([states[k] for k in kept], weights[kept], steps, first.seed)
     return Validated(tuple(found[k].trained for k in kept), weights[kept], candidates, calibration, scores)
 

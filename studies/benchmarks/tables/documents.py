@@ -28,6 +28,7 @@ PARTS = {
     "forecasts": forecasting.default_table,
     "recovery": forecasting.recovery_table,
     "coverage": forecasting.coverage_table,
+    "irregular": forecasting.irregular_table,
     "latent": forecasting.latent_table,
     "speed": performance.speed_table,
     "blocks": performance.blocks_table,

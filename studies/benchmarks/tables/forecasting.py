@@ -10,8 +10,11 @@ from ...beijing.models import MODELS
 from ...beijing.tables import score_table
 from ...report import markdown_table
 from ..forecasts import BASELINES, OURS
-from .text import NOT_MEASURED, grid, result
+from ..irregular import BAR
+from ..irregular import BASELINES as LAWS
+from .text import NOT_MEASURED, grid, result, source_text
 
+IRREGULAR_NAMES = {"wishflow": "`WishartForecaster()`"}
 LATENT_COLUMNS = {
     "CRPS, 1 step": ("crps_1", ".3f"),
     "CRPS, 24 steps": ("crps_24", ".3f"),
@@ -90,6 +93,25 @@ def coverage_table() -> str:
             misses.append(np.abs(shares - float(level)).max())
         rows[way] = {**cells, "largest miss, one truth and band": f"{max(misses):.1f}"}
     return grid("objective", rows)
+
+
+def irregular_table() -> str:
+    """Nats a value of joint densities at irregular stamps, means over seeds, beside the truth and the bar."""
+    found = result("irregular.json")
+    if found is None:
+        return NOT_MEASURED
+    rows = {}
+    for name, cells in found.items():
+        means = {label: np.mean([cell[label] for cell in cells.values()]) for label in ("truth", *LAWS, "wishflow")}
+        gap = means["truth"] - means["wishflow"]
+        rows[name] = {
+            "seeds": str(len(cells)),
+            **{IRREGULAR_NAMES.get(label, label): f"{value:.3f}" for label, value in means.items()},
+            f"below the truth (bar {BAR})": f"{gap:.3f}",
+        }
+    first = next(iter(next(iter(found.values())).values()))["provenance"]
+    source = source_text({**first, "command": "python -m studies.benchmarks.irregular"})
+    return f"{grid('problem', rows)}\n\nSource: {source}."
 
 
 def latent_table() -> str:

@@ -14,6 +14,7 @@ rows, the nearer it is to what a series without rows has, the mean and deviation
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ...numerics.scaling import Scaler
+from .units import Tail, Units
 
 # Autocorrelations above it would leave nothing of the rows.
 HIGHEST_CORRELATION = 0.99
@@ -63,6 +65,44 @@ def series_scalers(values: Mapping[Any, Float[np.ndarray, "_n P"]], pooled: Scal
     ]
     levels, scales = (np.stack(parts, axis=1) for parts in zip(*columns, strict=True))
     return {key: Scaler(levels[i], scales[i]) for i, key in enumerate(values)}
+
+
+def with_added_series(units: Units, rows: Mapping[Any, Tail]) -> Units:
+    """Units in which series that were not in `fit` have a level and a scale of their own, by the rows seen so far.
+
+    They are shrunk as those of `fit` are, towards the same centre. What series differ by is estimated from all `rows`.
+
+    Parameters
+    ----------
+    units : Units
+        The units so far.
+    rows : mapping of Tail
+        Rows of all series, in these units.
+
+    Returns
+    -------
+    Units
+        The units; as they were where no series came later, or where series have no levels of their own.
+    """
+    added = tuple(key for key in rows if key not in units.effects or key in units.added)
+    if not units.effects or not added:
+        return units
+    values = {key: units.of_series(key).y_scaler.inverse(tail.values) for key, tail in rows.items()}
+    found = series_scalers(values, units.y_scaler)
+    effects = {**units.effects, **{key: found[key] for key in added}}
+    return dataclasses.replace(units, effects=effects, added=added)
+
+
+def in_other_units(rows: Mapping[Any, Tail], old: Units, new: Units) -> dict[Any, Tail]:
+    """The same rows where series have other levels and scales; those of other series stay as they are."""
+    return {
+        key: dataclasses.replace(
+            tail, values=new.of_series(key).y_scaler.forward(old.of_series(key).y_scaler.inverse(tail.values))
+        )
+        if key in new.added
+        else tail
+        for key, tail in rows.items()
+    }
 
 
 def _column(

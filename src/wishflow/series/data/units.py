@@ -57,8 +57,10 @@ class Units:
     max_gap: float
     # Of the levels of the index of y, the time being the last one; files of older versions have none.
     index_names: tuple[Any, ...] = (None,)
-    # Level and scale of each series of a panel that was there in fit, in place of `y_scaler`.
+    # Level and scale of each series of a panel, in place of `y_scaler`.
     effects: Mapping[Any, Scaler] = dataclasses.field(default_factory=dict)
+    # Those of them that came by `update`: their levels and scales follow their rows until the next fit.
+    added: tuple[Any, ...] = ()
 
     @property
     def n_linear(self) -> int:

@@ -267,6 +267,14 @@ def _mean_path(
         return np.asarray(means)[:n, 0, :dim]
 
 
+def after_and_before(
+    end: Float[np.ndarray, "S D"], before: Float[np.ndarray, "T S K"], n: int
+) -> tuple[Float[np.ndarray, "S n D"], Float[np.ndarray, "S n K"]]:
+    """States after the first n ticks, and what was known before each of them, by path."""
+    after = np.concatenate([before[1:, :, : end.shape[1]], end[None]])[:n]
+    return np.swapaxes(after, 0, 1), np.swapaxes(before[:n], 0, 1)
+
+
 class AutoRegressiveRunner(AbstractRunner):
     """Filters with Gaussian beliefs; what a draw knows before a step is its history."""
 
@@ -276,18 +284,29 @@ class AutoRegressiveRunner(AbstractRunner):
     def paths(
         self, ticks: Ticks, h: np.ndarray, u: np.ndarray, n_draws: int, seed: int
     ) -> tuple[Float[np.ndarray, "S T P"], Float[np.ndarray, "S T K"], Float[np.ndarray, "2 P"] | None]:
-        belief = last_belief(self.model, ticks)
-        starts = draw_histories(belief, n_draws, np.random.default_rng(seed))
-        n, dim = len(h), self.model.layout.dim
+        starts, limits = self.starts(ticks, n_draws, seed)
+        n = len(h)
         h, u = padded_ticks(TICKS_CLASS, h, u)
-        limits = None if self.limits is None else limits_with(self.limits, np.asarray(belief.mean[:, :dim]))
         with computing():
             arrays = (on_device(x) for x in (starts, h, u))
             on_limits = None if limits is None else on_device(limits)
             end, before = _run_paths(self.model, *arrays, jax.random.key(seed), on_limits)
             before, end = np.asarray(before), np.asarray(end)
-        after = np.concatenate([before[1:, :, :dim], end[None]])[:n]
-        return np.swapaxes(after, 0, 1), np.swapaxes(before[:n], 0, 1), limits
+        return *after_and_before(end, before, n), limits
+
+    def starts(
+        self, ticks: Ticks, n_draws: int, seed: int
+    ) -> tuple[Float[np.ndarray, "S K"], Float[np.ndarray, "2 P"] | None]:
+        """Draws of the history that paths start from, and their limits."""
+        layout = self.model.layout
+        if len(ticks.h) >= layout.memory and not np.isnan(ticks.y[-layout.memory :]).any():
+            # All is known: the belief has no spread, and needs no program.
+            mean = lagged(ticks.y, np.array([len(ticks.h) - 1]), layout.memory)
+            drawn = np.repeat(mean, n_draws, 0)
+        else:
+            belief = last_belief(self.model, ticks)
+            mean, drawn = np.asarray(belief.mean), draw_histories(belief, n_draws, np.random.default_rng(seed))
+        return drawn, None if self.limits is None else limits_with(self.limits, mean[:, : layout.dim])
 
     def paths_given(
         self, ticks: Ticks, h: np.ndarray, u: np.ndarray, y: Float[np.ndarray, "T P"], n_draws: int, seed: int
