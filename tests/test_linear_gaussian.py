@@ -168,8 +168,8 @@ def test_a_daily_cycle_and_a_second_lag_are_found():
 
 
 def test_a_random_walk_has_no_level_and_no_calendar():
-    days = pd.date_range("2021-01-01", periods=800, freq="D")
-    frame = pd.DataFrame(np.random.default_rng(5).normal(size=(800, 2)).cumsum(0), days, list("ab"))
+    days = pd.date_range("2021-01-01", periods=400, freq="D")
+    frame = pd.DataFrame(np.random.default_rng(5).normal(size=(400, 2)).cumsum(0), days, list("ab"))
     found = choosing.choose(judge_of(frame), None, None, None).config
     assert found.prior.sums <= 0.03 and found.prior.tightness <= 0.1 and found.periods == ()
 

@@ -19,7 +19,7 @@ from .linear_gaussian import Moments, Stretch, log_evidence, moments
 from .linear_prior import DEFAULT, Prior
 
 # Rolled forecasts decide from so many rows on, or from so many series on, for which the evidence takes long.
-SHORT_ROWS, MOST_SERIES = 1000, 50
+SHORT_ROWS, MOST_SERIES = 500, 50
 TIGHTNESSES = (0.03, 0.1, 0.3, 1.0, 3.0)
 CROSSES = (3.0, 10.0, math.inf)
 SUMS = (math.inf, 0.03, 0.0)

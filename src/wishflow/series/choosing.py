@@ -45,6 +45,8 @@ ROWS_PER_WEIGHT, MOST_WEIGHTS = 4, 700
 ROWS_PER_SMALL_WEIGHT = 2
 # A column must be as skewed as this for a logarithm to be tried.
 LEAST_SKEWNESS = 1.0
+# Or, in a short series, rise with time by this rank correlation.
+LEAST_RANK_CORRELATION = 0.8
 LEVELS = (np.arange(25) + 0.5) / 25
 NORMALS = scipy.special.ndtri(LEVELS)
 
@@ -457,12 +459,13 @@ def _best(judge: Judge, options: Sequence[Config], margin: float = MARGIN) -> tu
 
 def _with_logarithms(judge: Judge, config: Config) -> tuple[Config, str]:
     """log1p for skewed columns without negative values whose rolled density and CRPS are better behind it; of a short
-    series, for columns of positive numbers whose evidence is higher: growth by percentages need not be skewed.
+    series, for columns of positive numbers that are skewed or grow, and whose evidence is higher.
     """
-    is_short = judge.has_evidence
-    candidates = np.nanmin(judge.raw, axis=0) > 0.0 if is_short else _skewed(judge.raw)
+    is_short, candidates = judge.has_evidence, _skewed(judge.raw)
+    if is_short:
+        candidates = (candidates | _growing(judge.pieces)) & (np.nanmin(judge.raw, axis=0) > 0.0)
     if not candidates.any():
-        return config, "no column is positive" if is_short else "no column without negative values is strongly skewed"
+        return config, "no column without negative values is strongly skewed" + (" or grows" if is_short else "")
     tried = dataclasses.replace(config, transform=tuple("log1p" if flag else None for flag in candidates))
     if is_short:
         gains = by_evidence.gains(judge.stretches(config), judge.stretches(tried), judge.log_slopes(tried), config.lags)
@@ -478,6 +481,15 @@ def _with_logarithms(judge: Judge, config: Config) -> tuple[Config, str]:
     said = f"log1p for {names}: {why}" if wins.any() else "log1p did not pay"
     chosen = tuple("log1p" if flag else None for flag in wins) if wins.any() else ()
     return dataclasses.replace(config, transform=chosen), said
+
+
+def _growing(pieces: Sequence[Piece]) -> Bool[np.ndarray, " D"]:
+    """Columns whose ranks rise with time: growth by percentages need not be skewed."""
+    longest = max(pieces, key=lambda piece: len(piece.values)).values
+    frame = pd.DataFrame(longest)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = frame.rank().corrwith(pd.Series(np.arange(len(frame), dtype=float))).to_numpy()
+    return found > LEAST_RANK_CORRELATION
 
 
 def _skewed(values: Float[np.ndarray, "N D"]) -> Bool[np.ndarray, " D"]:
