@@ -10,6 +10,7 @@ from wishflow.series.choosing import Config, Judge, Piece
 from wishflow.series.data.frames import read
 from wishflow.series.data.intake import training_data
 from wishflow.series.held_rows import parts_of
+from wishflow.series.linear_prior import Prior, inputs_of, precision
 from wishflow.series.specs import DynamicsSpec
 
 D, N = 3, 400
@@ -40,7 +41,7 @@ def judge_of(frame, fraction=0.1):
 def test_without_a_prior_the_regression_is_least_squares():
     rows = stretch_of(var_rows(), RNG.normal(size=(N, 2)))
     lags = (1, 3)
-    found = linear.fitted([rows], lags, tightness=1e6)
+    found = linear.fitted([rows], lags, Prior(1e6))
     X = linear.design(rows, lags)
     expected = np.linalg.lstsq(X, np.diff(rows.values[2:], axis=0), rcond=None)[0]
     np.testing.assert_allclose(np.column_stack([found.weights, found.constant]), expected.T, atol=1e-4)
@@ -49,18 +50,63 @@ def test_without_a_prior_the_regression_is_least_squares():
 @pytest.mark.parametrize("scales", [np.ones(D), np.array([1.0, 1.1, 30.0])], ids=["one noise", "two noises"])
 def test_one_factorisation_gives_what_each_series_gives_by_itself(scales):
     """Woodbury's formula beside the regressions one by one."""
-    rows, lags, tightness = stretch_of(var_rows() * scales), (1, 2, 3), 0.2
+    rows, lags, prior = stretch_of(var_rows() * scales), (1, 2, 3), Prior(0.2)
     sums = linear.moments(rows, lags, 0, N)
-    found = linear.regression(sums, lags, tightness)
+    found = linear.regression(sums, lags, prior)
     small = linear.SMALL_RIDGE * N
     K = len(sums.gram)
-    precision = linear.prior_precision(lags, D, K - 1, tightness)
+    weights_precision = precision(lags, D, K - 1, prior)
     for d in range(D):
         noise = 2.0 ** np.round(np.log2(found.covariance[d, d]))
-        ridge = np.diag(np.append(noise * precision[d], 0.0) + small * (N - 3) / N)
+        ridge = np.diag(np.append(noise * weights_precision[d], 0.0) + small * (N - 3) / N)
         np.testing.assert_allclose(
             found.weights[d], np.linalg.solve(sums.gram + ridge, sums.cross[:, d])[:-1], rtol=1e-5
         )
+
+
+def test_series_that_do_not_see_each_other_are_fitted_one_by_one():
+    rows, lags, prior = var_rows(), (1, 2), Prior(0.3, np.inf)
+    found = linear.fitted([stretch_of(rows)], lags, prior)
+    own = np.tile(np.eye(D, dtype=bool), len(lags))
+    assert (found.weights[~own] == 0.0).all()
+    sums = linear.moments(stretch_of(rows), lags, 0, N)
+    for d in range(D):
+        X = linear.design(stretch_of(rows[:, [d]]), lags)
+        noise = 2.0 ** np.round(np.log2(linear.regression(sums, lags, prior).covariance[d, d]))
+        ridge = np.diag(np.append(noise * precision(lags, 1, 2, prior)[0], 0.0) + linear.SMALL_RIDGE * len(X))
+        alone = np.linalg.solve(X.T @ X + ridge, X.T @ np.diff(rows[1:, d]))
+        np.testing.assert_allclose(found.weights[d, own[d]], alone[:2], rtol=1e-8)
+
+
+def test_sums_of_weights_that_vanish_make_a_model_of_increments():
+    rows = var_rows()
+    found = linear.fitted([stretch_of(rows)], (1, 2, 3), Prior(1.0, 3.0, 0.0))
+    by_lag = found.weights.reshape(D, 3, D)
+    np.testing.assert_allclose(by_lag.sum(axis=1), 0.0, atol=1e-4)
+    assert np.abs(by_lag).max() > 0.1
+    # A level is not known: forecasts of moved rows are moved by as much.
+    none = np.zeros((1, 5, 0))
+    np.testing.assert_allclose(
+        found.means(rows[None, :3] + 7.0, none), found.means(rows[None, :3], none) + 7.0, atol=0.02
+    )
+
+
+@pytest.mark.parametrize("prior", [Prior(0.1), Prior(1.0, np.inf), Prior(0.3, 10.0, 0.03)], ids=str)
+def test_the_evidence_is_the_density_of_the_rows(prior):
+    """Beside n/2 log yᵀ(I + XR⁻¹Xᵀ)⁻¹y + ½ log|I + XR⁻¹Xᵀ|, in which no weight appears."""
+    rows, lags = var_rows(80, 2), (1, 2)
+    sums = linear.moments(stretch_of(rows), lags, 0, len(rows))
+    X, Y, expected = linear.design(stretch_of(rows), lags), np.diff(rows[1:], axis=0), 0.0
+    noise = 2.0 ** np.round(np.log2(np.diagonal(linear.regression(sums, lags, prior).covariance)))
+    for d in range(2):
+        at = inputs_of(d, 2, 2, 5, prior)
+        ridge = np.diag(noise[d] * precision(lags, 2, 5, prior)[d] + linear.SMALL_RIDGE * len(X))
+        if np.isfinite(prior.sums):
+            ridge[:4, :4] += noise[d] * np.kron(np.ones((2, 2)), np.eye(2)) / prior.sums**2
+        law = np.eye(len(X)) + X[:, at] @ np.linalg.solve(ridge[np.ix_(at, at)], X[:, at].T)
+        square = Y[:, d] @ np.linalg.solve(law, Y[:, d])
+        expected -= 0.5 * np.linalg.slogdet(law)[1] + 0.5 * len(X) * np.log(square)
+    assert linear.log_evidence(sums, lags, prior) == pytest.approx(expected, rel=1e-6)
 
 
 def test_sums_over_parts_add_up_and_leave_out_what_was_not_seen():
@@ -78,7 +124,7 @@ def test_sums_over_parts_add_up_and_leave_out_what_was_not_seen():
 
 
 def test_forecasts_are_those_of_simulated_paths():
-    model = linear.fitted([stretch_of(var_rows(second=0.2))], (1, 2), 1.0)
+    model = linear.fitted([stretch_of(var_rows(second=0.2))], (1, 2), Prior(1.0))
     history = RNG.normal(size=(1, 2, D))
     n, H = 40_000, 4
     root = np.linalg.cholesky(model.covariance)
@@ -92,7 +138,7 @@ def test_forecasts_are_those_of_simulated_paths():
 
 def test_holes_are_filled_without_what_comes_later():
     rows = var_rows(60)
-    model = linear.fitted([stretch_of(var_rows())], (1,), 1.0)
+    model = linear.fitted([stretch_of(var_rows())], (1,), Prior(1.0))
     holed = rows.copy()
     holed[30:33, 0] = np.nan
     none = np.zeros((60, 0))
@@ -121,11 +167,11 @@ def test_a_daily_cycle_and_a_second_lag_are_found():
     assert set(found.reasons) == {"calendar", "lags", "prior", "transform"}
 
 
-def test_a_random_walk_takes_one_lag_and_no_calendar():
-    days = pd.date_range("2021-01-01", periods=800, freq="D")
-    frame = pd.DataFrame(np.random.default_rng(5).normal(size=(800, 2)).cumsum(0), days, list("ab"))
+def test_a_random_walk_has_no_level_and_no_calendar():
+    days = pd.date_range("2021-01-01", periods=400, freq="D")
+    frame = pd.DataFrame(np.random.default_rng(5).normal(size=(400, 2)).cumsum(0), days, list("ab"))
     found = choosing.choose(judge_of(frame), None, None, None).config
-    assert found.lags == (1,) and found.periods == ()
+    assert found.prior.sums <= 0.03 and found.prior.tightness <= 0.1 and found.periods == ()
 
 
 def test_a_logarithm_is_for_the_column_whose_logarithm_is_a_normal_law():
@@ -133,6 +179,24 @@ def test_a_logarithm_is_for_the_column_whose_logarithm_is_a_normal_law():
     values = np.column_stack([np.exp(rows[:, 0]), rows[:, 1] + 10.0])
     found = choosing.choose(judge_of(pd.DataFrame(values, columns=["skewed", "plain"])), None, None, None)
     assert found.config.transform == ("log1p", None)
+
+
+def test_short_series_that_grow_by_percentages_become_increments_of_logarithms():
+    rng = np.random.default_rng(2)
+    growth = np.zeros((160, 5))
+    for t in range(1, 160):
+        growth[t] = 0.5 * growth[t - 1] + 0.006 * rng.normal(size=5)
+    frame = pd.DataFrame(100.0 * np.exp(np.cumsum(0.01 + growth, axis=0)), columns=list("abcde"))
+    found = choosing.choose(judge_of(frame), None, None, None)
+    assert found.config.transform == ("log1p",) * 5
+    assert found.config.prior.cross >= 10.0 and found.config.prior.sums == 0.0
+    assert set(found.reasons) == {"calendar", "lags", "prior", "transform"}
+
+
+def test_short_series_without_a_unit_root_have_a_level():
+    frame = pd.DataFrame(np.random.default_rng(3).normal(size=(200, 2)), columns=list("ab"))
+    found = choosing.choose(judge_of(frame), None, None, None).config
+    assert np.isinf(found.prior.sums) and found.transform == ()
 
 
 def test_what_is_given_stays():
@@ -146,7 +210,7 @@ def test_scores_are_honest():
     frame = pd.DataFrame(var_rows(500))
     judge = judge_of(frame)
     score = judge.score(Config((1,)))
-    walk = judge.score(Config((1,), tightness=1e-6))
+    walk = judge.score(Config((1,), prior=Prior(1e-6)))
     assert score.total < walk.total
 
 
@@ -192,8 +256,8 @@ def test_rolled_factors_mend_bands_of_weights_that_few_rows_tell():
     for _ in range(40):
         walk = pd.DataFrame(np.cumsum(rng.normal(size=(150, 2)), axis=0), columns=["a", "b"])
         units, tails = training_data(read(walk.iloc[:120], "y"), None, DynamicsSpec(lags=2), None, False, None)
-        rolled = calibrating.Rolled(units, parts_of(units, tails, 0.1), (1, 2), 0.3, None)
-        whole = linear.fitted([p.rows for p in rolled.parts], (1, 2), 0.3)
+        rolled = calibrating.Rolled(units, parts_of(units, tails, 0.1), (1, 2), Prior(0.3), None)
+        whole = linear.fitted([p.rows for p in rolled.parts], (1, 2), Prior(0.3))
         found = calibrating.calibrated_bands(rolled, None, whole)
         z, origins, n = units.forward(walk.to_numpy()), np.array([120, 130, 140]), rolled.n_steps
         means, sd = linear.rolled(whole, stretch_of(z), origins, n)

@@ -21,6 +21,7 @@ from .choosing import bands_of, horizon_of
 from .data.units import Units
 from .held_rows import Part, origins_in
 from .linear import LinearDrift
+from .linear_prior import Prior
 from .recalibration import HorizonScales, horizon_scales, ratios_of
 from .rolling import Origins
 
@@ -39,7 +40,7 @@ class Rolled:
     units: Units
     parts: Sequence[Part]
     lags: tuple[int, ...]
-    tightness: float
+    prior: Prior
     season: int | None
 
     @property
@@ -61,7 +62,7 @@ class Rolled:
 
     def fitted_before(self, parts: Sequence[Part]) -> linear.LinearModel | None:
         """The regression of the rows before the held-back ones."""
-        return linear.fitted([p.rows for p in parts], self.lags, self.tightness, [p.first for p in parts])
+        return linear.fitted([p.rows for p in parts], self.lags, self.prior, [p.first for p in parts])
 
 
 def with_weights(model: DynamicsModel, fit: linear.LinearModel) -> DynamicsModel:

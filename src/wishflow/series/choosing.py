@@ -19,11 +19,13 @@ from jaxtyping import Bool, Float, Int
 
 from ..metrics import crps_gaussian
 from ..numerics.scaling import Scaler
+from . import by_evidence
 from . import linear_gaussian as linear
 from .data.calendar import PERIODS, harmonics, seconds
 from .data.effects import series_scalers
 from .data.transforms import ColumnTransforms
 from .linear_gaussian import LinearModel, Stretch
+from .linear_prior import DEFAULT, Prior
 
 # Rows below which nothing is chosen.
 LEAST_ROWS = 50
@@ -36,12 +38,15 @@ SHORTEST_SEASON, LONGEST_SEASON = 24, 168
 MARGIN, MARGIN_OF_ROWS = 0.001, 1.0
 # A calendar is asked about periods that the data cover so many times, with at least so many rows in each.
 LEAST_CYCLES, LEAST_IN_CYCLE = 2.0, 4
-TIGHTNESS = 0.3
 TIGHTNESSES = (0.1, 0.03, 1.0)
 # Rows for each weight of a regression, and the most weights.
 ROWS_PER_WEIGHT, MOST_WEIGHTS = 4, 700
+# The same where the evidence chooses how far weights are from zero.
+ROWS_PER_SMALL_WEIGHT = 2
 # A column must be as skewed as this for a logarithm to be tried.
 LEAST_SKEWNESS = 1.0
+# Or, in a short series, rise with time by this rank correlation.
+LEAST_RANK_CORRELATION = 0.8
 LEVELS = (np.arange(25) + 0.5) / 25
 NORMALS = scipy.special.ndtri(LEVELS)
 
@@ -67,7 +72,7 @@ class Config:
     lags: tuple[int, ...]
     periods: tuple[str, ...] = ()
     transform: tuple[str | None, ...] = ()
-    tightness: float = TIGHTNESS
+    prior: Prior = DEFAULT
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,12 +119,18 @@ def origins_of(first: int, end: int, n_steps: int, most: int = MOST_ORIGINS) -> 
 
 
 class Judge:
-    """Scores candidates on pieces of series; what candidates have in common is computed once."""
+    """Scores candidates on pieces of series; what candidates have in common is computed once.
 
-    def __init__(self, pieces: Sequence[Piece], columns: pd.Index, fraction: float) -> None:
+    Whether the evidence chooses depends on the numbers of rows and series, unless `has_evidence` says so.
+    """
+
+    def __init__(
+        self, pieces: Sequence[Piece], columns: pd.Index, fraction: float, has_evidence: bool | None = None
+    ) -> None:
         self.pieces, self.columns, self.fraction = list(pieces), columns, fraction
         values = np.concatenate([p.values for p in pieces])
         self.raw = values
+        self.has_evidence = by_evidence.is_short(*values.shape) if has_evidence is None else has_evidence
         self.sd = [np.maximum(scaler.scale, linear.TINY) for scaler in scalers_of(self.pieces, values)]
         indices = [p.index for p in pieces]
         self.season = season_of(indices, eligible_periods(indices))
@@ -169,6 +180,15 @@ class Judge:
             for z, p in zip(rows, self.pieces, strict=True)
         ]
 
+    def log_slopes(self, config: Config) -> list[Float[np.ndarray, "_ D"]]:
+        """Logs of the slopes from values in standard deviations of y to those of `stretches`."""
+        transforms, scalers, _ = self._with_transform(config.transform)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return [
+                np.log(transforms.slope(p.values) * sd / scaler.scale)
+                for p, scaler, sd in zip(self.pieces, scalers, self.sd, strict=True)
+            ]
+
     # --- scores ---
 
     def models(self, stretches: list[Stretch], config: Config) -> list[LinearModel | None]:
@@ -178,7 +198,7 @@ class Judge:
             if total is None:
                 found.append(None)
                 continue
-            model = linear.regression(total, config.lags, config.tightness)
+            model = linear.regression(total, config.lags, config.prior)
             found.append(linear.with_covariance(model, stretches, [self._end(p, k) for p in self.pieces]))
         return found
 
@@ -270,7 +290,7 @@ def causally_filled(pieces: Sequence[Float[np.ndarray, "_ D"]]) -> list[Float[np
     guesses = [Stretch(linear.straight(z), ~np.isnan(z), u) for z, u in zip(pieces, none, strict=True)]
     longest = max(len(z) for z in pieces)
     lags = (1, 2, 3) if longest > 30 else (1,)
-    model = linear.fitted(guesses, lags, TIGHTNESS)
+    model = linear.fitted(guesses, lags, DEFAULT)
     if model is None:
         return [guess.values for guess in guesses]
     return [linear.filled(z, u, model) for z, u in zip(pieces, none, strict=True)]
@@ -344,7 +364,9 @@ def calendar_candidates(periods: tuple[str, ...]) -> list[tuple[str, ...]]:
     return sorted(choices, key=len)
 
 
-def lag_candidates(dim: int, n_rows: int, season: int | None) -> list[tuple[int, ...]]:
+def lag_candidates(
+    dim: int, n_rows: int, season: int | None, rows_per_weight: int = ROWS_PER_WEIGHT
+) -> list[tuple[int, ...]]:
     """From short to long, as many as the rows can tell the weights of."""
     runs = [tuple(range(1, p + 1)) for p in (1, 2, 3, 6, 12)]
     seasonal: list[tuple[int, ...]] = []
@@ -353,7 +375,7 @@ def lag_candidates(dim: int, n_rows: int, season: int | None) -> list[tuple[int,
         if season <= 31:
             seasonal.append(tuple(range(1, season + 2)))
     found = {lags for lags in (*runs, *seasonal) if len(set(lags)) == len(lags)}
-    room = min(n_rows / ROWS_PER_WEIGHT, MOST_WEIGHTS)
+    room = min(n_rows / rows_per_weight, MOST_WEIGHTS)
     fitting = {lags for lags in found if len(lags) * dim <= room and max(lags) <= n_rows // 5}
     return sorted(fitting | {(1,)}, key=lambda lags: (len(lags), lags))
 
@@ -384,16 +406,39 @@ def choose(
         best, said = _best(judge, options, margin)
         named = ", ".join(eligible) or "no period that the data cover twice"
         reasons["calendar"] = f"of {named}: {said}"
+    if judge.has_evidence:
+        best, more = _by_evidence(judge, best, lags is None, transform is None)
+        return Choice(best, reasons | more, judge.score(best))
     if lags is None:
         found = lag_candidates(judge.dim, judge.n_rows, judge.season)
         best, said = _best(judge, [dataclasses.replace(best, lags=p) for p in found], margin)
         reasons["lags"] = f"of {len(found)} candidates: {said}"
-    options = [best, *(dataclasses.replace(best, tightness=t) for t in TIGHTNESSES)]
+    options = [best, *(dataclasses.replace(best, prior=Prior(t)) for t in TIGHTNESSES)]
     best, said = _best(judge, options)
-    reasons["prior"] = f"scale {best.tightness:g} of the weights: {said}"
+    reasons["prior"] = f"{best.prior.describe()}: {said}"
     if transform is None:
         best, reasons["transform"] = _with_logarithms(judge, best)
     return Choice(best, reasons, judge.score(best))
+
+
+def _by_evidence(judge: Judge, config: Config, is_free: bool, is_plain: bool) -> tuple[Config, dict[str, str]]:
+    """Lags (where they are free), prior and logarithms (where no transform was given) of a short series.
+
+    The lags are the longest of the candidates: the prior holds old ones small, as far as the evidence says.
+    """
+    reasons = {}
+    if is_free:
+        sets = lag_candidates(judge.dim, judge.n_rows, judge.season, ROWS_PER_SMALL_WEIGHT)
+        config = dataclasses.replace(config, lags=sets[-1])
+        reasons["lags"] = f"the longest of {len(sets)} candidates"
+    if is_plain:
+        config, reasons["transform"] = _with_logarithms(judge, config)
+    found = by_evidence.chosen(judge.stretches(config), config.lags)
+    if found is None:
+        return config, reasons | {"prior": "too few rows to compare"}
+    prior, gain = found
+    said = f"{prior.describe()}: evidence {gain:.0f} nats above that of {DEFAULT.describe()}"
+    return dataclasses.replace(config, prior=prior), reasons | {"prior": said}
 
 
 def _best(judge: Judge, options: Sequence[Config], margin: float = MARGIN) -> tuple[Config, str]:
@@ -413,20 +458,38 @@ def _best(judge: Judge, options: Sequence[Config], margin: float = MARGIN) -> tu
 
 
 def _with_logarithms(judge: Judge, config: Config) -> tuple[Config, str]:
-    """log1p for columns without negative values, skewed, whose held-out density and CRPS are better behind it."""
-    candidates = _skewed(judge.raw)
+    """log1p for skewed columns without negative values whose rolled density and CRPS are better behind it; of a short
+    series, for columns of positive numbers that are skewed or grow, and whose evidence is higher.
+    """
+    is_short, candidates = judge.has_evidence, _skewed(judge.raw)
+    if is_short:
+        candidates = (candidates | _growing(judge.pieces)) & (np.nanmin(judge.raw, axis=0) > 0.0)
     if not candidates.any():
-        return config, "no column without negative values is strongly skewed"
+        return config, "no column without negative values is strongly skewed" + (" or grows" if is_short else "")
     tried = dataclasses.replace(config, transform=tuple("log1p" if flag else None for flag in candidates))
-    plain, logged = judge.score(config), judge.score(tried)
-    if plain is None or logged is None:
-        return config, "too few rows to compare"
-    wins = candidates & (logged.log_density > plain.log_density)
-    wins &= np.log(logged.crps + linear.TINY).mean(0) < np.log(plain.crps + linear.TINY).mean(0)
+    if is_short:
+        gains = by_evidence.gains(judge.stretches(config), judge.stretches(tried), judge.log_slopes(tried), config.lags)
+        wins = candidates & (gains > by_evidence.LEAST_GAIN)
+    else:
+        plain, logged = judge.score(config), judge.score(tried)
+        if plain is None or logged is None:
+            return config, "too few rows to compare"
+        wins = candidates & (logged.log_density > plain.log_density)
+        wins &= np.log(logged.crps + linear.TINY).mean(0) < np.log(plain.crps + linear.TINY).mean(0)
     names = ", ".join(str(c) for c in judge.columns[wins])
-    said = f"log1p for {names}: higher held-out density and lower CRPS" if wins.any() else "log1p did not pay"
+    why = "higher evidence" if is_short else "higher held-out density and lower CRPS"
+    said = f"log1p for {names}: {why}" if wins.any() else "log1p did not pay"
     chosen = tuple("log1p" if flag else None for flag in wins) if wins.any() else ()
     return dataclasses.replace(config, transform=chosen), said
+
+
+def _growing(pieces: Sequence[Piece]) -> Bool[np.ndarray, " D"]:
+    """Columns whose ranks rise with time: growth by percentages need not be skewed."""
+    longest = max(pieces, key=lambda piece: len(piece.values)).values
+    frame = pd.DataFrame(longest)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = frame.rank().corrwith(pd.Series(np.arange(len(frame), dtype=float))).to_numpy()
+    return found > LEAST_RANK_CORRELATION
 
 
 def _skewed(values: Float[np.ndarray, "N D"]) -> Bool[np.ndarray, " D"]:

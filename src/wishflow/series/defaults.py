@@ -18,6 +18,7 @@ from .data.frames import Panel, check_targets
 from .data.intake import training_data
 from .data.times import TimeAxis
 from .data.units import Tail, Units
+from .linear_prior import DEFAULT, Prior
 from .specs import DynamicsSpec, Lags, Latent, chosen_lags
 from .windows import Ticks
 
@@ -48,7 +49,7 @@ def is_auto(value: Any) -> bool:
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """The options of a fit, none of them "auto". `periods` are those of a calendar that was chosen (None: `calendar`
-    says which), `tightness` is that of the prior of the linear weights, `season` the number of rows in the shortest
+    says which), `prior` is that of the linear weights, `season` the number of rows in the shortest
     period of the calendar, `reasons` say why a value was chosen.
     """
 
@@ -60,7 +61,7 @@ class Settings:
     n_inducing: int
     max_iter: Any
     periods: tuple[str, ...] | None = None
-    tightness: float = choosing.TIGHTNESS
+    prior: Prior = DEFAULT
     season: int | None = None
     reasons: Mapping[str, str] = dataclasses.field(default_factory=dict)
     is_validated: bool = False
@@ -140,7 +141,7 @@ def settings_of(options: Mapping[str, Any], panel: Panel, X: Panel | None, fract
         transform,
         **chosen,
         periods=None if has_calendar else config.periods,
-        tightness=config.tightness,
+        prior=config.prior,
         season=judge.season,
         reasons=reasons,
         is_validated=True,

@@ -66,7 +66,7 @@ def train(task: FitTask, calibrates: bool, callbacks: Callable[[int], list]) -> 
                 task.tails,
                 layout,
                 Z,
-                settings.tightness,
+                settings.prior,
                 settings.season,
                 seed,
                 task.schedule,

@@ -239,7 +239,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
     harmonics of the calendar. For "wishart" Σ = L J Jᵀ Lᵀ with a matrix J of Gaussian processes.
 
     Choice of options: lags, calendar and transform that are "auto" are chosen by rolled forecasts of linear models over
-    the last rows, the sizes by the number of rows and series.
+    the last rows, the sizes by the number of rows and series. Below 500 rows the evidence of the linear model chooses
+    its prior and the transform, and the lags are the longest that the rows have room for.
 
     Held-back rows: the last `validation_fraction` of the rows also decides when training ends and what is kept of it:
     the linear auto-regression that training starts from, the Wishart noise beside it, or the GP drift too. What is kept

@@ -13,10 +13,10 @@ import numpy as np
 import scipy.linalg.lapack
 from jaxtyping import Bool, Float, Int
 
+from .linear_prior import Prior, inputs_of, precision, precision_of_sums
+
 # Ridge of covariates and the constant, as a share of the rows: only so that harmonics that coincide can be told apart.
 SMALL_RIDGE = 1e-6
-# Of the prior of Minnesota: weights of other series have a standard deviation that many times smaller.
-CROSS = 3.0
 # Smallest eigenvalue of a covariance as a share of the mean one.
 FLOOR = 1e-8
 TINY = 1e-12
@@ -122,57 +122,97 @@ def moments(stretch: Stretch, lags: Sequence[int], first: int, end: int) -> Mome
     return Moments(X.T @ X, left_out, X.T @ Y, (Y**2).sum(0), seen.sum(0).astype(float))
 
 
-def prior_precision(lags: Sequence[int], dim: int, n_inputs: int, tightness: float) -> Float[np.ndarray, "D K"]:
-    """Precisions of weights in units of the noise variance, after the prior of Minnesota (Litterman 1986).
-
-    The weight of a series' own row l steps back has the standard deviation τ/l, that of another series τ/(3 l): most
-    weights of a long regression belong to old rows of other series, and each of them hardly matters. Weights of the
-    last row are those of increments, so that the prior mean is a random walk.
-    """
-    found = np.zeros((dim, n_inputs))
-    for i, lag in enumerate(lags):
-        own = (lag / tightness) ** 2
-        found[:, i * dim : (i + 1) * dim] = np.where(np.eye(dim, dtype=bool), own, own * CROSS**2)
-    return found
-
-
-def regression(found: Moments, lags: Sequence[int], tightness: float) -> LinearModel:
+def regression(found: Moments, lags: Sequence[int], prior: Prior) -> LinearModel:
     """Posterior means of the weights, given the noise variances of a regression without a prior.
 
     Noise variances are rounded to powers of two, which a prior does not notice: series that share one, and their rows,
     also share a factorisation. The covariance is diagonal: `with_covariance` finds that of the residuals.
     """
     K, dim = found.cross.shape
-    precision = np.concatenate([prior_precision(lags, dim, K - 1, tightness), np.zeros((dim, 1))], axis=1)
-    small = SMALL_RIDGE * max(float(found.counts.max()), 1.0)
-    variances = _noise_variances(found, small)
-    rounded = 2.0 ** np.round(np.log2(variances))
+    ridge = _Ridge.of(found, lags, prior)
     weights = np.zeros((dim, K))
-    for d in found.left_out:
-        weights[d] = _solved(found.gram_of(d) + np.diag(rounded[d] * precision[d] + small), found.cross[:, d])
-    shared = np.array([d for d in range(dim) if d not in found.left_out], int)
-    for value in np.unique(rounded[shared]):
-        group = shared[rounded[shared] == value]
-        weights[group] = _shared_solutions(found, value * precision[group] + small, group)
-    return LinearModel(tuple(lags), weights[:, :-1], weights[:, -1], np.diag(variances))
+    alone = range(dim) if prior.is_separate else found.left_out
+    for d in alone:
+        at = inputs_of(d, len(lags), dim, K, prior)
+        weights[d, at] = _solved(found.gram_of(d)[np.ix_(at, at)] + ridge.matrix(d, at), found.cross[at, d])
+    shared = np.array([d for d in range(dim) if d not in alone], int)
+    for value in np.unique(ridge.noise[shared]):
+        group = shared[ridge.noise[shared] == value]
+        weights[group] = _shared_solutions(found, ridge, group)
+    return LinearModel(tuple(lags), weights[:, :-1], weights[:, -1], np.diag(ridge.variances))
 
 
-def _shared_solutions(
-    found: Moments, ridges: Float[np.ndarray, "G K"], group: Int[np.ndarray, " G"]
-) -> Float[np.ndarray, "G K"]:
-    """Solutions of (XᵀX + diag r_d) w_d = (XᵀY)_d by one factorisation with the largest ridges, from which each r_d
-    differs at the few weights of its own rows (Woodbury).
+def log_evidence(found: Moments, lags: Sequence[int], prior: Prior) -> float:
+    """log p(increments | prior), up to a constant, summed over the series, each with an unknown noise variance σ².
+
+    With the ridge R of the prior, −½ log|XᵀX + R| + ½ log|R| − ½ n log(yᵀy − yᵀX (XᵀX + R)⁻¹ Xᵀy) for each: the
+    weights and σ² are integrated out (Giannone, Lenza and Primiceri 2015), R being a guess of σ² times the precision.
     """
+    K, dim = found.cross.shape
+    ridge, total = _Ridge.of(found, lags, prior), 0.0
+    for d in range(dim):
+        at = inputs_of(d, len(lags), dim, K, prior)
+        small, right = ridge.matrix(d, at), found.cross[at, d]
+        factor, solution, info = scipy.linalg.lapack.dposv(found.gram_of(d)[np.ix_(at, at)] + small, right, lower=True)
+        if info != 0:
+            return -np.inf
+        squares = max(float(found.squares[d] - right @ solution), TINY)
+        half = ridge.log_det(d, at, dim) / 2.0 - np.log(np.diagonal(factor)).sum()
+        total += float(half - 0.5 * found.counts[d] * np.log(squares))
+    return total
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ridge:
+    """What a prior adds to XᵀX: `own` for single weights, and `sums` times a noise variance."""
+
+    own: Float[np.ndarray, "D K"]
+    sums: Float[np.ndarray, "K K"] | None
+    variances: Float[np.ndarray, " D"]
+    noise: Float[np.ndarray, " D"]
+
+    @classmethod
+    def of(cls, found: Moments, lags: Sequence[int], prior: Prior) -> _Ridge:
+        K, dim = found.cross.shape
+        small = SMALL_RIDGE * max(float(found.counts.max()), 1.0)
+        variances = _noise_variances(found, small)
+        noise = 2.0 ** np.round(np.log2(variances))
+        own = noise[:, None] * precision(lags, dim, K, prior) + small
+        return cls(own, precision_of_sums(len(lags), dim, K, prior), variances, noise)
+
+    def matrix(self, d: int, at: Int[np.ndarray, " J"]) -> Float[np.ndarray, "J J"]:
+        """Of the series d and these inputs."""
+        found = np.diag(self.own[d, at])
+        return found if self.sums is None else found + self.noise[d] * self.sums[np.ix_(at, at)]
+
+    def log_det(self, d: int, at: Int[np.ndarray, " J"], dim: int) -> float:
+        """log|R|: for each series, of a diagonal and a multiple of a matrix of ones (determinant lemma)."""
+        own = self.own[d, at]
+        found = float(np.log(own).sum())
+        if self.sums is None:
+            return found
+        scale = self.noise[d] * np.diagonal(self.sums)[at]
+        by_series = np.bincount(at % dim, np.where(scale > 0.0, scale / own, 0.0), dim)
+        return found + float(np.log1p(by_series).sum())
+
+
+def _shared_solutions(found: Moments, ridge: _Ridge, group: Int[np.ndarray, " G"]) -> Float[np.ndarray, "G K"]:
+    """Solutions of (XᵀX + R_d) w_d = (XᵀY)_d of series with one noise, by one factorisation with the largest ridges,
+    from which each differs at the few weights of its own rows (Woodbury).
+    """
+    ridges = ridge.own[group]
     most = ridges.max(axis=0)
-    right = found.cross[:, group]
+    matrix, right = found.gram + np.diag(most), found.cross[:, group]
+    if ridge.sums is not None:
+        matrix = matrix + ridge.noise[group[0]] * ridge.sums
     if len(group) == 1:
-        return _solved(found.gram + np.diag(most), right).T
-    inverse = np.linalg.inv(found.gram + np.diag(most))
+        return _solved(matrix, right).T
+    inverse = np.linalg.inv(matrix)
     solutions = (inverse @ right).T
-    for row, ridge in zip(solutions, ridges, strict=True):
-        at = np.flatnonzero(most - ridge > 0.0)
+    for row, own in zip(solutions, ridges, strict=True):
+        at = np.flatnonzero(most - own > 0.0)
         if len(at):
-            small = np.diag(1.0 / (most - ridge)[at]) - inverse[np.ix_(at, at)]
+            small = np.diag(1.0 / (most - own)[at]) - inverse[np.ix_(at, at)]
             row += inverse[:, at] @ np.linalg.solve(small, row[at])
     return solutions
 
@@ -208,7 +248,8 @@ def with_covariance(model: LinearModel, stretches: Sequence[Stretch], ends: Sequ
     enough = is_whole.sum() >= max(10 * model.dim, 0.2 * len(seen))
     rows = residuals[is_whole] if enough else residuals
     # One weight of each series is lost for each row that fits it: as in least squares, at most half of the rows.
-    n_rows = max(len(rows) - model.weights.shape[1], len(rows) / 2, 1.0)
+    n_weights = np.count_nonzero(model.weights, axis=1).max(initial=0)
+    n_rows = max(len(rows) - n_weights, len(rows) / 2, 1.0)
     covariance = rows.T @ rows / n_rows
     if not enough:
         seen_variance = np.sum(residuals**2 * seen, 0) / np.maximum(seen.sum(0), 1)
@@ -233,7 +274,7 @@ def residuals_of(
 
 
 def fitted(
-    stretches: Sequence[Stretch], lags: Sequence[int], tightness: float, ends: Sequence[int] | None = None
+    stretches: Sequence[Stretch], lags: Sequence[int], prior: Prior, ends: Sequence[int] | None = None
 ) -> LinearModel | None:
     """The model of all steps to rows before `ends`; None where there is no such step."""
     ends = [len(s) for s in stretches] if ends is None else ends
@@ -243,7 +284,7 @@ def fitted(
     total = found[0]
     for more in found[1:]:
         total = total + more
-    return with_covariance(regression(total, lags, tightness), stretches, ends)
+    return with_covariance(regression(total, lags, prior), stretches, ends)
 
 
 # --- holes -----------------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ from .data.units import Tail, Units
 from .held_rows import LEAST_WHOLE, HeldBackSteps, Part, origins_in, parts_of, transitions_of
 from .jumps import jumps_of, trained_with, with_jumps
 from .layout import Layout
+from .linear_prior import Prior
 from .members import joined
 from .recalibration import COVERAGE, LEAST_ORIGINS, HorizonScales, ratios_of
 from .rolling import Origins, simulated
@@ -130,7 +131,7 @@ def table_of(trials: Sequence[Trial], kept: Trial) -> pd.DataFrame:
 
 @dataclasses.dataclass(frozen=True)
 class ValidatedProblem:
-    """What is to be trained, on which rows; `tightness` is that of the prior of the linear weights, `season` the
+    """What is to be trained, on which rows; `prior` is that of the linear weights, `season` the
     horizon that forecasts should be good at.
     """
 
@@ -140,7 +141,7 @@ class ValidatedProblem:
     tails: Mapping[Any, Tail]
     layout: Layout
     Z: Float[np.ndarray, "M K"]
-    tightness: float
+    prior: Prior
     season: int | None
     seed: int
     learning_rate: Callable | None = None
@@ -194,8 +195,8 @@ class _Shared:
         rows = [p.rows for p in parts]
         n_steps = horizon_of(max(p.end - p.first for p in parts), problem.season)
         origins = origins_in(parts, units, lags, n_steps)
-        before = linear.fitted(rows, lags, problem.tightness, [p.first for p in parts])
-        whole = linear.fitted(rows, lags, problem.tightness)
+        before = linear.fitted(rows, lags, problem.prior, [p.first for p in parts])
+        whole = linear.fitted(rows, lags, problem.prior)
         assert origins is not None and before is not None and whole is not None
         sd = _deviations(units, problem.tails, origins.keys)
         return cls(parts, n_steps, origins, before, whole, *transitions_of(parts, lags), sd)
@@ -362,7 +363,7 @@ def _calibration(
         models = [_state_with(state, p, fit) for state, p in zip(states, problems, strict=True)]
         return _mixed_draws(models, weights, origins, seeds)
 
-    rolled = Rolled(first.units, shared.parts, chosen_lags(first.spec.lags), first.tightness, first.season)
+    rolled = Rolled(first.units, shared.parts, chosen_lags(first.spec.lags), first.prior, first.season)
     is_linear = all(state is None for state in states)
     return calibrated_bands(rolled, None if is_linear else draws, shared.whole)
 

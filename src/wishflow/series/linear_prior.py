@@ -1,0 +1,79 @@
+"""The prior of the weights of linear auto-regressions, after that of Minnesota (Litterman 1986; Doan et al. 1984)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float, Int
+
+TIGHTNESS, CROSS = 0.3, 3.0
+# The standard deviation that stands for zero: sums of weights vanish to many digits, and matrices keep inverses.
+LEAST_DEVIATION = 1e-4
+
+
+@dataclasses.dataclass(frozen=True)
+class Prior:
+    """How far weights may be from those of random walks.
+
+    The weight of a series' own row l steps back has the standard deviation τ/l, that of another series τ/(c l): most
+    weights of a long regression belong to old rows of other series, and each of them hardly matters. Weights of the
+    last row are those of increments, so that the mean of the prior is a random walk.
+
+    Attributes
+    ----------
+    tightness : float
+        τ.
+    cross : float
+        c; infinity for series that do not see each other.
+    sums : float
+        The standard deviation of the sum of the weights of one series over all lags. A small one says that the level of
+        a series does not matter, and 0 makes the model one of increments; infinity says nothing.
+    """
+
+    tightness: float = TIGHTNESS
+    cross: float = CROSS
+    sums: float = math.inf
+
+    @property
+    def is_separate(self) -> bool:
+        """Whether series do not see each other."""
+        return math.isinf(self.cross)
+
+    def describe(self) -> str:
+        """In words."""
+        others = "none of other series" if self.is_separate else f"{self.cross:g} times smaller for other series"
+        sums = "" if math.isinf(self.sums) else f", sums over lags of scale {self.sums:g}"
+        return f"scale {self.tightness:g} of the weights, {others}{sums}"
+
+
+DEFAULT = Prior()
+
+
+def precision(lags: Sequence[int], dim: int, n_inputs: int, prior: Prior) -> Float[np.ndarray, "D K"]:
+    """Precisions of single weights in units of the noise variance; those of covariates are zero."""
+    found = np.zeros((dim, n_inputs))
+    cross = 1.0 if prior.is_separate else prior.cross
+    for i, lag in enumerate(lags):
+        own = (lag / prior.tightness) ** 2
+        found[:, i * dim : (i + 1) * dim] = np.where(np.eye(dim, dtype=bool), own, own * cross**2)
+    return found
+
+
+def precision_of_sums(n_lags: int, dim: int, n_inputs: int, prior: Prior) -> Float[np.ndarray, "K K"] | None:
+    """What the prior of the sums adds to the precision of all weights of a target; None where it says nothing."""
+    if math.isinf(prior.sums):
+        return None
+    found = np.zeros((n_inputs, n_inputs))
+    same = np.kron(np.ones((n_lags, n_lags)), np.eye(dim))
+    found[: n_lags * dim, : n_lags * dim] = same / max(prior.sums, LEAST_DEVIATION) ** 2
+    return found
+
+
+def inputs_of(d: int, n_lags: int, dim: int, n_inputs: int, prior: Prior) -> Int[np.ndarray, " J"]:
+    """The inputs that series d sees: all, or its own rows and what follows them."""
+    if not prior.is_separate:
+        return np.arange(n_inputs)
+    return np.concatenate([np.arange(n_lags) * dim + d, np.arange(n_lags * dim, n_inputs)])
