@@ -1,12 +1,14 @@
-"""Means, quantiles, intervals and variances of forecasts as frames in sktime's formats."""
+"""Means, quantiles, intervals and variances of forecasts as frames in sktime's formats, and reports of them."""
 
 from __future__ import annotations
 
 import abc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.utils.validation import check_is_fitted
 
 from ..errors import OptionError
 from ..specs import checks
@@ -175,3 +177,37 @@ class ForecastFrames(abc.ABC):
 
     def _names(self) -> list:
         return list(self.columns_)
+
+    def report(self, path: str | Path, y: Any = None, fh: Any = None, scores: Any = None, X: Any = None) -> Path:
+        """Write how the model was trained, and on request forecasts, correlations and scores, to one HTML file.
+
+        Parameters
+        ----------
+        path : str or path
+            The file. The page needs no network.
+        y : DataFrame, Series, array or dict, optional
+            Rows of the past, for their correlations and the fan charts.
+        fh : int, str, list or Index, optional
+            A horizon, for a forecast after the end of the data.
+        scores : Dataset or dict of str to Dataset, optional
+            Scores of `backtest`, or several by the name of the model.
+        X : DataFrame, Series, array or dict, optional
+            Covariates of the horizon, for models that have some.
+
+        Returns
+        -------
+        path
+            The file.
+
+        Raises
+        ------
+        OptionError
+            If `fh` is given for a panel.
+        """
+        from ..report import write_report
+
+        check_is_fitted(self, "model_")
+        if fh is not None and self.is_panel_:
+            raise OptionError("fh is given for a panel; write a report of each: forecast(fh)[id].report(path).")
+        forecast = None if fh is None else self.forecast(fh, X)
+        return write_report(path, forecast=forecast, history=y, model=self, scores=scores)

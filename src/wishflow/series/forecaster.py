@@ -46,7 +46,7 @@ from .running.mixture import MixedRunner, member_seed
 from .running.panels import Ahead, Paths, panel_paths
 from .scenarios import Way, scenario
 from .specs import DynamicsSpec, Lags, chosen_lags
-from .step_scores import new_steps, row_scores, step_scores
+from .step_scores import counted_once, new_steps, row_scores, step_scores
 from .summary import announce, summary_of, warn_of_drift
 from .validated import Validated
 from .windows import Series, value_range
@@ -691,7 +691,7 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         tails = self._with_past(panel, read_covariates(X))
         # Rows know no limits, the one thing in which runners of series differ.
         rows = row_scores(self.units_, self._runner(), {key: tail for key, (tail, _) in tails.items()}, self.seed_)
-        scores = {key: _counted_once(rows[key][at], at) for key, (_, at) in tails.items()}
+        scores = {key: counted_once(rows[key][at], at) for key, (_, at) in tails.items()}
         found = {key: pd.Series(values, index=panel.tables[key].index) for key, values in scores.items()}
         names = named_as(panel.names, self.units_.index_names)
         result = pd.concat(found, names=names) if self.is_panel_ else found[ONLY]
@@ -852,40 +852,6 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
             "limits_": self.limits_ if limits is None or self.limits_ is None else limits_with(self.limits_, limits),
         }
 
-    def report(self, path: str | Path, y: Any = None, fh: Any = None, scores: Any = None, X: Any = None) -> Path:
-        """Write how the model was trained, and on request forecasts, correlations and scores, to one HTML file.
-
-        Parameters
-        ----------
-        path : str or path
-            The file. The page needs no network.
-        y : DataFrame, Series, array or dict, optional
-            Rows of the past, for their correlations and the fan charts.
-        fh : int, str, list or Index, optional
-            A horizon, for a forecast after the end of the data.
-        scores : Dataset or dict of str to Dataset, optional
-            Scores of `backtest`, or several by the name of the model.
-        X : DataFrame, Series, array or dict, optional
-            Covariates of the horizon, for models that have some.
-
-        Returns
-        -------
-        path
-            The file.
-
-        Raises
-        ------
-        OptionError
-            If `fh` is given for a panel.
-        """
-        from ..report import write_report
-
-        check_is_fitted(self, "model_")
-        if fh is not None and self.is_panel_:
-            raise OptionError("fh is given for a panel; write a report of each: forecast(fh)[id].report(path).")
-        forecast = None if fh is None else self.forecast(fh, X)
-        return write_report(path, forecast=forecast, history=y, model=self, scores=scores)
-
     def save(self, path: str | Path) -> None:
         """Write the fitted forecaster to one file, safetensors with a JSON header.
 
@@ -921,8 +887,3 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         """
         check_is_fitted(self, "model_")
         return summary_of(self)
-
-
-def _counted_once(scores: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """The score of each step at the last of its rows, NaN at the others, so that a sum counts it once."""
-    return np.where(np.append(at[1:] == at[:-1], False), np.nan, scores)

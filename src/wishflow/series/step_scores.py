@@ -129,3 +129,8 @@ def last_steps(
 
 def _some(steps: Transitions, keep: np.ndarray) -> Transitions:
     return Transitions(*(value[keep] for value in vars(steps).values()))
+
+
+def counted_once(scores: Float[np.ndarray, " N"], at: Int[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
+    """The score of each step at the last of its rows, NaN at the others, so that a sum counts it once."""
+    return np.where(np.append(at[1:] == at[:-1], False), np.nan, scores)
