@@ -167,11 +167,17 @@ def test_a_daily_cycle_and_a_second_lag_are_found():
     assert set(found.reasons) == {"calendar", "lags", "prior", "transform"}
 
 
-def test_a_random_walk_has_no_level_and_no_calendar():
-    days = pd.date_range("2021-01-01", periods=400, freq="D")
-    frame = pd.DataFrame(np.random.default_rng(5).normal(size=(400, 2)).cumsum(0), days, list("ab"))
+def test_a_random_walk_takes_one_lag_and_no_calendar():
+    days = pd.date_range("2021-01-01", periods=800, freq="D")
+    frame = pd.DataFrame(np.random.default_rng(5).normal(size=(800, 2)).cumsum(0), days, list("ab"))
     found = choosing.choose(judge_of(frame), None, None, None).config
-    assert found.prior.sums <= 0.03 and found.prior.tightness <= 0.1 and found.periods == ()
+    assert found.lags == (1,) and found.periods == ()
+
+
+def test_a_short_random_walk_has_no_level_and_small_weights():
+    frame = pd.DataFrame(np.random.default_rng(5).normal(size=(400, 2)).cumsum(0), columns=list("ab"))
+    found = choosing.choose(judge_of(frame), None, None, None).config.prior
+    assert found.sums <= 0.03 and found.tightness <= 0.1
 
 
 def test_a_logarithm_is_for_the_column_whose_logarithm_is_a_normal_law():

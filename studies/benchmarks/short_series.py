@@ -90,10 +90,14 @@ def run(frame: pd.DataFrame, has_evidence: bool) -> dict[str, Any]:
     return {"crps": np.mean(scores, axis=0).tolist(), "chosen": chosen, "steps": band_names(judge.n_steps)}
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=RESULTS / "short_series.json")
-    options = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
     results: dict[str, Any] = {"series": {}, "provenance": provenance()}
     for name, frame in frames().items():
         found = {label: run(frame, label == "evidence") for label in ("rolled", "evidence")}

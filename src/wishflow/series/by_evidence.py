@@ -13,7 +13,8 @@ import operator
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float
+import pandas as pd
+from jaxtyping import Bool, Float
 
 from .linear_gaussian import Moments, Stretch, log_evidence, moments
 from .linear_prior import DEFAULT, Prior
@@ -25,11 +26,21 @@ CROSSES = (3.0, 10.0, math.inf)
 SUMS = (math.inf, 0.03, 0.0)
 # Nats that a logarithm must gain.
 LEAST_GAIN = 2.0
+# Rank correlation with time from which on a column grows.
+LEAST_RANK_CORRELATION = 0.8
 
 
 def is_short(n_rows: int, dim: int) -> bool:
     """Whether the evidence decides."""
     return n_rows < SHORT_ROWS and dim <= MOST_SERIES
+
+
+def grows(values: Float[np.ndarray, "T D"]) -> Bool[np.ndarray, " D"]:
+    """Columns whose ranks rise with time: growth by percentages need not be skewed."""
+    frame = pd.DataFrame(values)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = frame.rank().corrwith(pd.Series(np.arange(len(frame), dtype=float)))
+    return found.to_numpy() > LEAST_RANK_CORRELATION
 
 
 def priors_of(dim: int) -> list[Prior]:

@@ -45,8 +45,6 @@ ROWS_PER_WEIGHT, MOST_WEIGHTS = 4, 700
 ROWS_PER_SMALL_WEIGHT = 2
 # A column must be as skewed as this for a logarithm to be tried.
 LEAST_SKEWNESS = 1.0
-# Or, in a short series, rise with time by this rank correlation.
-LEAST_RANK_CORRELATION = 0.8
 LEVELS = (np.arange(25) + 0.5) / 25
 NORMALS = scipy.special.ndtri(LEVELS)
 
@@ -463,7 +461,8 @@ def _with_logarithms(judge: Judge, config: Config) -> tuple[Config, str]:
     """
     is_short, candidates = judge.has_evidence, _skewed(judge.raw)
     if is_short:
-        candidates = (candidates | _growing(judge.pieces)) & (np.nanmin(judge.raw, axis=0) > 0.0)
+        longest = max((p.values for p in judge.pieces), key=len)
+        candidates = (candidates | by_evidence.grows(longest)) & (np.nanmin(judge.raw, axis=0) > 0.0)
     if not candidates.any():
         return config, "no column without negative values is strongly skewed" + (" or grows" if is_short else "")
     tried = dataclasses.replace(config, transform=tuple("log1p" if flag else None for flag in candidates))
@@ -481,15 +480,6 @@ def _with_logarithms(judge: Judge, config: Config) -> tuple[Config, str]:
     said = f"log1p for {names}: {why}" if wins.any() else "log1p did not pay"
     chosen = tuple("log1p" if flag else None for flag in wins) if wins.any() else ()
     return dataclasses.replace(config, transform=chosen), said
-
-
-def _growing(pieces: Sequence[Piece]) -> Bool[np.ndarray, " D"]:
-    """Columns whose ranks rise with time: growth by percentages need not be skewed."""
-    longest = max(pieces, key=lambda piece: len(piece.values)).values
-    frame = pd.DataFrame(longest)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        found = frame.rank().corrwith(pd.Series(np.arange(len(frame), dtype=float))).to_numpy()
-    return found > LEAST_RANK_CORRELATION
 
 
 def _skewed(values: Float[np.ndarray, "N D"]) -> Bool[np.ndarray, " D"]:
