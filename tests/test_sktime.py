@@ -59,6 +59,7 @@ def as_written(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.timeout(1500)  # the longest check rolls updates with training over many scenarios
 @pytest.mark.filterwarnings("ignore:training of model 0.*diverged:RuntimeWarning")  # three iterations, a straight line
+@pytest.mark.filterwarnings("ignore:Sorting by default when concatenating:DeprecationWarning")  # sktime's own call
 @pytest.mark.usefixtures("as_written")
 @parametrize_with_checks(WishartForecaster, obj_varname="adapter", check_varname="check")
 def test_the_checks_of_sktime_pass(adapter, check):
