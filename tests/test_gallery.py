@@ -12,13 +12,13 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+import threadpoolctl
 from examples import gallery
 
 import wishflow as wf
 import wishflow.regression  # both before `registry_put_back`: kinds are registered where they are imported
 import wishflow.series
 from wishflow.errors import DatasetError
-from wishflow.numerics import devices as runtime
 from wishflow.specs import registry
 
 LARGEST_FIGURE = 150_000
@@ -114,7 +114,7 @@ def test_an_example_runs(script, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     mpl.use("Agg")
     shown = []
-    with jax.enable_x64(False), runtime.threadpoolctl.threadpool_limits(None):
+    with jax.enable_x64(False), threadpoolctl.threadpool_limits(None):
         names, printed = gallery.run(script, lambda: shown.append(plt.gcf().axes[-1].get_xlabel()))
     assert len(shown) == len(list(gallery.FIGURES.glob(f"{script.stem}-*.svg"))) >= 1
     assert all(shown) and any(printed)  # figures have labels, and something is said

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from wishflow.series import calibrating, choosing, recalibration
+from wishflow.series import by_evidence, calibrating, choosing, recalibration
 from wishflow.series import linear_gaussian as linear
 from wishflow.series.choosing import Config, Judge, Piece
 from wishflow.series.data.frames import read
@@ -284,3 +284,13 @@ def test_moved_draws_have_the_density_that_backward_gives():
     np.testing.assert_allclose(law.draws.std(0), draws.std(0) * law.scale)
     np.testing.assert_allclose(law.backward(law.draws[7]), draws[7])
     np.testing.assert_allclose(law.log_scale, 0.0, atol=1e-12)
+
+
+def test_another_unit_of_a_column_with_holes_is_worth_nothing():
+    """What the evidence of one law gains in another unit, the slope takes, at the rows that it counts."""
+    rng = np.random.default_rng(0)
+    values, is_seen = rng.normal(size=(200, 1)).cumsum(0), rng.random((200, 1)) > 0.5
+    plain, moved = (linear.Stretch(unit * values, is_seen, np.zeros((200, 0))) for unit in (1.0, 4.0))
+    slopes = np.where(is_seen, np.log(4.0), np.nan)
+    (gain,) = by_evidence.gains([plain], [moved], [slopes], (1,))
+    assert abs(gain) < 1.0  # counted at all rows it would be 100 log 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 
 import equinox as eqx
 import numpy as np
@@ -146,10 +147,11 @@ def test_the_drift_is_the_mean_of_short_steps_of_the_paths(flow, X):
     assert (np.abs(expected) > 2.0 * error).all()
 
 
-def test_without_a_flow_rows_do_not_move(gp, flow, X):
-    """Where validation keeps a sparse GP instead of the flow."""
+@pytest.mark.parametrize("is_flow", [True, False], ids=["flow over no time", "sparse GP"])
+def test_without_a_flow_rows_do_not_move(gp, flow, X, is_flow):
+    """Where validation keeps a sparse GP instead of the flow: as a flow over no time, or by itself."""
     kept = copy.copy(flow)
-    kept.model_ = gp.model_
+    kept.model_ = dataclasses.replace(flow.model_, flow_time=0.0) if is_flow else gp.model_
     assert not kept.mean_drift(X).any() and not kept.mean_covariance(X).any()
     np.testing.assert_allclose(kept.flow_paths(X), np.stack([X, X]))
     kept.plot_field(X, ax=Figure().subplots())

@@ -91,9 +91,7 @@ def test_the_collapsed_bound_on_other_devices_is_checked_too(monkeypatch):
 
 
 def test_steps_of_a_failed_line_search_are_refused(monkeypatch):
-    """optax moves even where no step length was found. A model that had converged before the others of its batch was
-    once carried away by such a step: its held-back rows lost 50,000 nats.
-    """
+    """optax moves even where no step length was found, which can carry away a model that has converged."""
     monkeypatch.setattr(platform, "minimises_on_host", lambda n_models: False)
     monkeypatch.setattr(
         lbfgs, "OPTIMISER", optax.lbfgs(linesearch=optax.scale_by_zoom_linesearch(max_linesearch_steps=1))

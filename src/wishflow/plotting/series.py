@@ -265,7 +265,8 @@ def _draw_past(ax: Axes, values: pd.Series, index: pd.Index, n_past: int | None)
 def _label_last_only(panels: np.ndarray) -> None:
     """Panels below each other share their times: those above the last need no labels for them."""
     for ax in panels[:-1]:
-        ax.sharex(panels[-1])
+        if not ax.get_shared_x_axes().joined(ax, panels[-1]):
+            ax.sharex(panels[-1])
         ax.tick_params(labelbottom=False)
         ax.xaxis.get_offset_text().set_visible(False)
 

@@ -33,7 +33,7 @@ MOST_PATHS = 100
 LEVEL = 0.95
 # A scale by inputs must be ahead by this many standard errors of the mean gain.
 LEAST_LEAD = 2.0
-# Scales have a ratio of which the widths of tails, 1, 2 and 3, are powers: widening a law goes along the grid.
+# Scales have a ratio of which the widths of tails, 1, 2.01 and 3, are powers: widening a law goes along the grid.
 STEP = 3.0 ** (1.0 / 11.0)
 SCALES = STEP ** np.arange(-35.0, 12.0)
 WIDTH_STEPS = (0, 7, 11)

@@ -29,7 +29,8 @@ def check_numeric(data: Any, name: str) -> None:
     if hasattr(data, "columns") and not len(data.columns):
         raise DataError(f"{name} has no columns; expected at least one, of numbers.")
     dtypes: Any = getattr(data, "dtypes", getattr(data, "dtype", None))
-    named = dict(zip(data.columns, dtypes, strict=True)) if hasattr(data, "columns") else {None: dtypes}
+    is_frame = hasattr(data, "columns") and dtypes is not None
+    named = dict(zip(data.columns, dtypes, strict=True)) if is_frame else {None: dtypes}
     for column, dtype in named.items():
         if getattr(dtype, "kind", "") in ("M", "m") or str(dtype).startswith(("period", "interval")):
             where = name if column is None else f"column {column!r} of {name}"

@@ -82,9 +82,7 @@ def run_collapsed(state: CollapsedState, data: Batch, n: Int[Array, ""]) -> tupl
 
     value_and_grad = optax.value_and_grad_from_state(loss)
 
-    def body(
-        i: Int[Array, ""], carry: tuple[PyTree, PyTree, Scalar, Records]
-    ) -> tuple[PyTree, PyTree, Scalar, Records]:
+    def body(i: Int[Array, ""], carry: Carry) -> Carry:
         parameters, optimiser, _, records = carry
         value, gradient = value_and_grad(parameters, state=optimiser)
         gradient = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0.0), gradient)

@@ -88,7 +88,7 @@ def plot_flow(model: Any, X: Any, features: Any, random_state: Any, ax: Any) -> 
 
     paths, names = model.flow_paths(X, random_state), input_names(model)
     if len(names) == 1:
-        times = np.linspace(0.0, float(model.flow_time), len(paths))
+        times = np.linspace(0.0, float(model.spec_.flow_time), len(paths))
         across = np.broadcast_to(times[:, None], paths.shape[:2])
         ax = plotting.plot_paths(np.stack([across, paths[..., 0]], axis=-1), is_square=False, ax=ax)
         ax.set(xlabel="flow time", ylabel=names[0])

@@ -256,23 +256,28 @@ def _paths(model: FlowModel, X: Float[Array, "N D"], key: PRNGKeyArray) -> Float
     return model.paths(X, key)
 
 
+def _flows(model: Any) -> bool:
+    """Whether rows move at all: a sparse GP that was kept instead of a flow is one over no time."""
+    return isinstance(model, FlowModel) and model.flow_time > 0.0
+
+
 def mean_drift(model: Any, X: np.ndarray) -> np.ndarray:
     """Mean of μ (N, D) of the field of a flow at time 0; 0 without a flow."""
-    if not isinstance(model, FlowModel):
+    if not _flows(model):
         return np.zeros(X.shape)
     return by_blocks(lambda rows: _mean_drift(model, rows), X)[0]
 
 
 def mean_covariance(model: Any, X: np.ndarray) -> np.ndarray:
     """Σ̄ (N, D, D) of the field of a flow at time 0; 0 without a flow."""
-    if not isinstance(model, FlowModel):
+    if not _flows(model):
         return np.zeros((*X.shape, X.shape[1]))
     return by_blocks(lambda rows: _mean_covariance(model, rows), X)[0]
 
 
 def flow_paths(model: Any, X: np.ndarray, seed: int) -> np.ndarray:
     """One sample of the states after each step, (T, N, D); without a flow rows stay where they are in one step."""
-    if not isinstance(model, FlowModel):
+    if not _flows(model):
         return X[None]
     with computing():
         index = np.arange(size_class(len(X))) % len(X)

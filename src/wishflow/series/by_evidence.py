@@ -61,9 +61,12 @@ def chosen(stretches: Sequence[Stretch], lags: tuple[int, ...]) -> tuple[Prior, 
 
 def by_itself(stretches: Sequence[Stretch], d: int, lags: tuple[int, ...]) -> float:
     """The highest evidence of column d without the others, in units of the stretches."""
-    alone = [Stretch(s.values[:, [d]], s.is_seen[:, [d]], s.u) for s in stretches]
-    found = _sums(alone, lags)
+    found = _sums(_column(stretches, d), lags)
     return -np.inf if found is None else max(log_evidence(found, lags, prior) for prior in priors_of(1))
+
+
+def _column(stretches: Sequence[Stretch], d: int) -> list[Stretch]:
+    return [Stretch(s.values[:, [d]], s.is_seen[:, [d]], s.u) for s in stretches]
 
 
 def gains(
@@ -77,9 +80,15 @@ def gains(
     `log_slopes` are logs of the slopes from plain to moved values, NaN where nothing was seen.
     """
     p, dim = max(lags), plain[0].values.shape[1]
-    after = np.concatenate([slopes[p:] for slopes in log_slopes])
-    added = np.nanmean(after, axis=0) * len(after)
-    return np.array([by_itself(moved, d, lags) - by_itself(plain, d, lags) + added[d] for d in range(dim)])
+    after = np.nanmean(np.concatenate([slopes[p:] for slopes in log_slopes]), axis=0)
+
+    def gain(d: int) -> float:
+        # The evidence counts the rows that its sums count.
+        n_rows = _sums(_column(plain, d), lags)
+        added = 0.0 if n_rows is None else after[d] * float(n_rows.counts[0])
+        return by_itself(moved, d, lags) - by_itself(plain, d, lags) + added
+
+    return np.array([gain(d) for d in range(dim)])
 
 
 def _sums(stretches: Sequence[Stretch], lags: tuple[int, ...]) -> Moments | None:

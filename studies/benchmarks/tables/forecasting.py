@@ -109,8 +109,10 @@ def irregular_table() -> str:
             **{IRREGULAR_NAMES.get(label, label): f"{value:.3f}" for label, value in means.items()},
             f"below the truth (bar {BAR})": f"{gap:.3f}",
         }
-    first = next(iter(next(iter(found.values())).values()))["provenance"]
-    source = source_text({**first, "command": "python -m studies.benchmarks.irregular"})
+    all_cells = [cell for cells in found.values() for cell in cells.values()]
+    commits = ", ".join(sorted({cell["provenance"]["commit"][:12] for cell in all_cells}))
+    p = {**all_cells[0]["provenance"], "command": "python -m studies.benchmarks.irregular"}
+    source = source_text(p).replace(p["commit"][:12], commits)
     return f"{grid('problem', rows)}\n\nSource: {source}."
 
 
