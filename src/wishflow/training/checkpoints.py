@@ -31,7 +31,7 @@ from jaxtyping import PyTree
 from .. import __version__
 from ..callbacks import Callback, CallbackList, ChunkEvent
 from ..errors import CheckpointError, ModelFileError, OptionError
-from ..files.arrays import flatten_arrays, unflatten_arrays
+from ..files.arrays import flatten_arrays, part_of, unflatten_arrays
 from ..files.model_file import read_model, write_model
 from ..specs import Spec
 from .journal import Journal
@@ -85,7 +85,7 @@ class Checkpoints(Callback):
                 header, arrays = read_model(path)
                 if header.get("phase") != phase:
                     raise ModelFileError(f"it is of phase {header.get('phase')!r}, expected {phase!r}")
-                parts = {kind: _part(arrays, f"{kind}.") for kind in ("state", "record")}
+                parts = {kind: part_of(arrays, f"{kind}.") for kind in ("state", "record")}
                 state = unflatten_arrays(template, parts["state"])
                 records = _records(header.get("columns"), parts["record"], phase, len(journal.indices))
                 if not is_sound(state):
@@ -261,15 +261,11 @@ def _records(columns: Any, arrays: dict[str, np.ndarray], phase: str, n_models: 
     """One chunk of records for each model."""
     found = []
     for i in range(n_models):
-        own = _part(arrays, f"{i}.")
+        own = part_of(arrays, f"{i}.")
         if not isinstance(columns, list) or sorted(own) != sorted(columns) or len({len(a) for a in own.values()}) > 1:
             raise ModelFileError("its records do not fit each other")
         found.append({"phase": phase, **{name: own[name] for name in columns}})
     return found
-
-
-def _part(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _not_written(path: Path, error: OSError) -> CheckpointError:
