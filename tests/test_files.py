@@ -261,6 +261,15 @@ def test_what_a_killed_process_left_is_removed_by_the_next_write(tmp_path):
     assert not elsewhere.exists()
 
 
+def test_a_folder_that_can_be_written_to_but_not_listed(tmp_path, monkeypatch):
+    def iterdir(self):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    files.write_json_atomic(tmp_path / "mine", 1)
+    assert (tmp_path / "mine").read_text() == "1\n"
+
+
 def test_json_results_are_plain_and_strict(tmp_path):
     data = {"x": np.float64(0.1), "n": np.arange(2), "bad": [float("nan"), -np.inf], "where": tmp_path, "t": (1, "ä")}
     files.write_json_atomic(tmp_path / "r.json", data)

@@ -38,7 +38,7 @@ class TrainingError(WishflowError, ArithmeticError):
 
 
 class ForkError(WishflowError, RuntimeError):
-    """The process was forked after JAX had started, so that nothing can be computed in it; also a `RuntimeError`."""
+    """The process was forked after wishflow has computed, and cannot compute itself; also a `RuntimeError`."""
 
 
 class ModelFileError(WishflowError, ValueError):

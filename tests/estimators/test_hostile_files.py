@@ -1,7 +1,8 @@
 """Model files of strangers: one clear error, whatever they hold, and no memory beyond what their size justifies."""
 
+import contextlib
 import json
-import resource
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -38,6 +39,31 @@ def filled(name, value):
     return change
 
 
+def widened(n_columns, **spec):
+    """A series of many columns, each array of which fits the header, but for those of the model."""
+
+    def change(header, arrays):
+        header["columns"] = [f"c{i}" for i in range(n_columns)]
+        header["typical_values"] = [1.0] * n_columns
+        header["spec"].update(spec)
+        for name in ("y_scaler.mean", "y_scaler.scale"):
+            arrays[name] = np.ones(n_columns)
+        for name in [name for name in arrays if name.endswith(".values")]:
+            arrays[name] = np.zeros((len(arrays[name]), n_columns))
+
+    return change
+
+
+def independent(rank, dof):
+    """A flow in many dimensions whose noise has a posterior for each entry of J."""
+
+    def change(header, arrays):
+        header["shapes"]["state_dim"] = rank
+        header["spec"]["diffusion"].update(rank=rank, dof=dof, columns="independent")
+
+    return change
+
+
 def column(name):
     return lambda header, arrays: arrays.update({name: np.zeros(3)})
 
@@ -56,6 +82,8 @@ CHANGES = {
     "a high rank": (("flow", "series"), lambda h, a: h["spec"]["diffusion"].update(rank=10**8)),
     "many lags": (("series",), lambda h, a: h["spec"].update(lags=10**9)),
     "a latent state": (("series",), lambda h, a: h["spec"].update(latent={"kind": "Latent", "dim": 10**7})),
+    "many columns and many lags": (("series",), widened(300, lags=300)),
+    "a high rank and many degrees of freedom": (("flow",), independent(300, 1000)),
     "many paths": (("flow",), lambda h, a: h["parameters"].update(n_predict_samples=10**9)),
     "a point that is NaN": (("gp", "flow"), filled("model.output.basis.Z", np.nan)),
     "an infinite mean": (("gp", "flow"), filled("model.output.posterior.mean", np.inf)),
@@ -78,16 +106,46 @@ CHANGES = {
     "no unit of time": (("series",), lambda h, a: h["axis"].update(unit=0.0)),
     "a seed that is text": (("gp", "series"), lambda h, a: h["attributes"].update(seed_="x")),
 }
+# The files have some ten kilobytes.
+MOST_BYTES = 50_000_000
 CASES = [(kind, name) for name, (kinds, _) in CHANGES.items() for kind in kinds]
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_a_file_that_contradicts_itself_is_refused(kind, name, files, tmp_path):
     path = rewritten(files / kind, tmp_path / "changed", CHANGES[name][1])
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(ModelFileError):
+    with at_most(MOST_BYTES), pytest.raises(ModelFileError):
         wf.load(path)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # KiB
+
+
+@contextlib.contextmanager
+def at_most(n_bytes):
+    """Arrays of NumPy take no more memory inside, at any time."""
+    tracemalloc.start()
+    try:
+        yield
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < n_bytes, f"{peak / 1e6:.0f} MB"
+
+
+def test_memory_of_large_arrays_is_seen():
+    with pytest.raises(AssertionError, match="MB"), at_most(MOST_BYTES):
+        np.zeros(2 * MOST_BYTES // 8)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (widened(300, lags=300), "the linear drift would have 27000000 numbers"),
+        (independent(300, 1000), "rank × dof would have 300000 numbers"),
+    ],
+)
+def test_products_of_usual_counts_are_bounded(change, message, files, tmp_path):
+    kind = "series" if "linear" in message else "flow"
+    with pytest.raises(ModelFileError, match=message):
+        wf.load(rewritten(files / kind, tmp_path / "changed", change))
 
 
 def test_attributes_of_a_forecaster_are_those_that_are_known(files, tmp_path):

@@ -17,6 +17,7 @@ from structure import PACKAGE
 import wishflow as wf
 from wishflow.callbacks import Callback
 from wishflow.errors import CheckpointError, OptionError
+from wishflow.files.model_file import read_model, write_model
 from wishflow.series.recalibration import HorizonScales
 from wishflow.training import checkpoints as module
 from wishflow.training.checkpoints import fingerprint
@@ -44,6 +45,9 @@ FITS = {
     ).fit(SERIES),
     "members": lambda **k: wf.FlowRegressor(
         max_iter=200, n_steps=2, validation_fraction=0, n_members=2, **SMALL, **k
+    ).fit(X, Y),
+    "validated members": lambda **k: wf.FlowRegressor(
+        max_iter=200, n_steps=2, validation_fraction=0.2, n_members=2, **SMALL, **k
     ).fit(X, Y),
 }
 
@@ -77,6 +81,25 @@ class KillAfter(Callback):
             if self.act is None:
                 raise Killed
             self.act()
+
+
+class At(Callback):
+    """Acts when a phase begins."""
+
+    def __init__(self, phase, act):
+        self.phase, self.act, self.has_acted = phase, act, False
+
+    def on_start(self, phase, n_steps):
+        if phase == self.phase and not self.has_acted:
+            self.has_acted = True
+            self.act()
+
+
+class Stop(Callback):
+    """Ends training after the first chunk, as EarlyStop does after some."""
+
+    def on_chunk(self, event):
+        return event.phase == "series"
 
 
 def leaves(model):
@@ -118,6 +141,14 @@ def test_a_fit_that_ended_is_read(tmp_path):
     assert_equal(first, second)
 
 
+def test_the_end_that_a_callback_asked_for_is_read(tmp_path):
+    first, again = FITS["series"](checkpoint_dir=tmp_path, callbacks=[Stop()]), KillAfter(10**6)
+    second = FITS["series"](checkpoint_dir=tmp_path, callbacks=[again])
+    assert [path.name for path in next(tmp_path.iterdir()).iterdir()] == ["0001-000000100.end.ckpt"]
+    assert again.seen == []
+    assert_equal(first, second)
+
+
 def test_each_fit_has_a_folder_of_its_own(tmp_path):
     options = {"n_steps": 2, "validation_fraction": 0, "checkpoint_dir": tmp_path, **SMALL}
     for max_iter, shift in ((5, 0.0), (6, 0.0), (6, 1e-9), (6, 0.0)):
@@ -155,6 +186,18 @@ def test_a_damaged_checkpoint_is_left_for_the_one_before_it(tmp_path):
     assert_equal(whole, resumed)
 
 
+def test_a_state_that_cannot_be_is_left_for_the_one_before_it(tmp_path):
+    whole = FITS["series"]()
+    with pytest.raises(Killed):
+        FITS["series"](checkpoint_dir=tmp_path, callbacks=[KillAfter(3)])
+    last = sorted(next(tmp_path.iterdir()).iterdir())[-1]
+    header, arrays = read_model(last)
+    write_model(last, header, {**arrays, "state.status": np.full_like(arrays["state.status"], 99)})
+    with pytest.warns(UserWarning, match=r"the checkpoint .* is not used .*training can be in"):
+        resumed = FITS["series"](checkpoint_dir=tmp_path)
+    assert_equal(whole, resumed)  # the history too: no step is in it twice
+
+
 def test_checkpoints_hold_no_pickles(tmp_path):
     FITS["series"](checkpoint_dir=tmp_path)
     for path in next(tmp_path.iterdir()).iterdir():
@@ -190,6 +233,8 @@ def test_a_folder_that_cannot_be_made(tmp_path):
         FITS["flow"](checkpoint_dir=tmp_path / "file" / "x")
     with pytest.raises(OptionError, match="checkpoint_dir=3"):
         wf.WishartForecaster(checkpoint_dir=3, validation_fraction=0).fit(SERIES)
+    with pytest.raises(OptionError, match="checkpoint_dir=3"):
+        wf.fit_many([wf.SparseGPRegressor(checkpoint_dir=3, **SMALL)], [(X, Y)])
 
 
 # --- signals -------------------------------------------------------------------------------------
@@ -199,8 +244,16 @@ def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
 
+def terminate():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 @pytest.mark.parametrize(
-    "name", ["flow", "series", *(pytest.param(n, marks=pytest.mark.slow) for n in ("validated", "members"))]
+    "name",
+    [
+        *("flow", "series", "members of series"),
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("validated", "members")),
+    ],
 )
 def test_the_first_interrupt_ends_at_the_next_chunk(name, tmp_path):
     whole = FITS[name]()
@@ -209,8 +262,31 @@ def test_the_first_interrupt_ends_at_the_next_chunk(name, tmp_path):
         model = FITS[name](checkpoint_dir=tmp_path, callbacks=[KillAfter(2, interrupt)])
     assert model.status_ == "interrupted"
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-    assert np.isfinite(np.asarray(model.predict(3) if name == "series" else model.predict(X))).all()
+    assert np.isfinite(np.asarray(model.predict(3) if "series" in name else model.predict(X))).all()
     assert_equal(whole, FITS[name](checkpoint_dir=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "phase"), [("series", "series"), pytest.param("validated members", "all rows", marks=pytest.mark.slow)]
+)
+def test_an_interrupt_between_phases(name, phase, tmp_path):
+    """The journal of the phase that only begins has no rows."""
+    at = At(phase, interrupt)
+    with pytest.warns(RuntimeWarning, match="training was interrupted"):
+        model = FITS[name](checkpoint_dir=tmp_path, callbacks=[at])
+    assert at.has_acted and model.status_ == "interrupted"
+    assert phase not in set(model.history_["phase"])
+    assert {"phase", "step", "objective", "noise", "seconds"} <= set(model.history_)
+    numbers = model.history_.drop(columns="phase")
+    assert all(dtype.kind in "if" for dtype in numbers.dtypes)
+    model.save(tmp_path / "model")
+    pd.testing.assert_frame_equal(wf.load(tmp_path / "model").history_, model.history_, check_dtype=len(numbers) > 0)
+
+
+def test_an_interrupt_of_lbfgs_promises_no_checkpoint(tmp_path):
+    with pytest.warns(RuntimeWarning, match=r"the same fit starts anew: no checkpoint was written") as caught:
+        wf.SparseGPRegressor(checkpoint_dir=tmp_path, callbacks=[KillAfter(1, interrupt)], **SMALL).fit(X, Y)
+    assert not any("goes on from" in str(one.message) for one in caught)
 
 
 def test_the_second_interrupt_raises_and_changes_nothing(tmp_path):
@@ -251,11 +327,31 @@ def test_without_checkpoints_an_interrupt_is_one():
 def test_sigterm_saves_and_stops(tmp_path):
     whole = FITS["series"]()
     with pytest.raises(SystemExit) as caught:
-        FITS["series"](checkpoint_dir=tmp_path, callbacks=[KillAfter(2, lambda: os.kill(os.getpid(), signal.SIGTERM))])
+        FITS["series"](checkpoint_dir=tmp_path, callbacks=[KillAfter(2, terminate)])
     assert caught.value.code == 143
     again = KillAfter(10**6)
     assert_equal(whole, FITS["series"](checkpoint_dir=tmp_path, callbacks=[again]))
     assert again.seen == [("series", 300)]
+
+
+def test_sigterm_outside_of_chunks_with_states(tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as caught:
+        wf.SparseGPRegressor(checkpoint_dir=tmp_path, callbacks=[KillAfter(1, terminate)], **SMALL).fit(X, Y)
+    assert caught.value.code == 143
+    FITS["series"](checkpoint_dir=tmp_path)
+    with pytest.raises(SystemExit) as caught:  # while a fit that ended is read
+        FITS["series"](checkpoint_dir=tmp_path, callbacks=[At("series", terminate)])
+    assert caught.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_phase_that_sigterm_cut_short_is_not_the_start_of_another(tmp_path):
+    whole = FITS["flow"]()
+    with pytest.raises(SystemExit):
+        FITS["flow"](checkpoint_dir=tmp_path, callbacks=[At("output", terminate)])
+    assert not list(tmp_path.glob("*/*.ckpt"))
+    assert_equal(whole, FITS["flow"](checkpoint_dir=tmp_path))
 
 
 def test_many_fits_have_checkpoints_too(tmp_path):

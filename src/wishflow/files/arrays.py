@@ -46,6 +46,11 @@ def unflatten_arrays(template: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(template), leaves)
 
 
+def part_of(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The arrays whose names begin with the prefix, under the rest of their names."""
+    return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
+
+
 def _named_leaves(tree: Any) -> list[tuple[str, Any]]:
     import jax
 

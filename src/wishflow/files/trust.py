@@ -5,7 +5,7 @@ A checksum tells damage, not malice: whoever writes a file can write its checksu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,23 @@ def require(is_so: Any, what: str) -> None:
     """An error that says what does not fit, unless it is so."""
     if not is_so:
         raise ModelFileError(f"{what}; {REMEDY}")
+
+
+def check_weights(weights: Sequence[Any]) -> None:
+    """Refuse weights of members that are no shares of one; a model without members has none."""
+    is_share = all(isinstance(w, float) and 0.0 <= w <= 1.0 for w in weights) and abs(sum(weights) - 1.0) < 1e-6
+    require(is_share or not weights, f"the weights of members are {weights}")
+
+
+def check_seed(seed: Any) -> None:
+    """Refuse what is no seed of 32 bits."""
+    require(isinstance(seed, int) and 0 <= seed < 2**32, f"seed_ is {seed!r}")
+
+
+def check_size(what: str, size: int, arrays: Mapping[str, np.ndarray]) -> None:
+    """Refuse a product of counts beyond all numbers of a model, where the model has an array of that size."""
+    total = sum(array.size for array in arrays.values())
+    require(size <= total, f"{what} would have {size} numbers, and the arrays of the model have {total}")
 
 
 def text_list(value: Any, n: int, what: str) -> list[str]:

@@ -45,11 +45,12 @@ def write_bytes_atomic(path: str | os.PathLike[str], data: bytes) -> None:
 def remove_left_over(target: Path) -> None:
     """Remove temporary files of a target whose process is gone, as `kill -9` and full disks leave them."""
     pattern = re.compile(re.escape(_prefix(target)) + r"([0-9a-f]{8})-([0-9]+)-[0-9a-f]{16}\.tmp")
-    for found in target.parent.iterdir():
-        match = pattern.fullmatch(found.name)
-        if match is not None and _is_left_over(found, *match.groups()):
-            with contextlib.suppress(OSError):
-                found.unlink()
+    with contextlib.suppress(OSError):  # a folder that can be written to, but not listed
+        for found in target.parent.iterdir():
+            match = pattern.fullmatch(found.name)
+            if match is not None and _is_left_over(found, *match.groups()):
+                with contextlib.suppress(OSError):
+                    found.unlink()
 
 
 _FLAGS = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)

@@ -52,7 +52,7 @@ def computing() -> Iterator[None]:
     - OpenBLAS uses one thread: XLA has its own pool, and the two fight on few cores. Threads of Python may overlap
       here: the last one to leave restores the number of BLAS threads.
 
-    In a process that was forked after JAX had started it raises `ForkError`: there a computation would never end.
+    In a process that was forked after wishflow has computed it raises `ForkError`: there a computation would never end.
     """
     ORIGIN.check()
     with jax.enable_x64(True), jax.default_matmul_precision("highest"), BLAS.held():

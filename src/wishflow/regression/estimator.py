@@ -73,7 +73,7 @@ class ModelEstimator(BaseEstimator, abc.ABC):
     def _trained(self, fitted: Any, problem: Problem) -> Any:
         """Train a copy and take over what it learnt at the very end.
 
-        An error, or Ctrl-C, leaves the estimator exactly as it was.
+        An error leaves the estimator exactly as it was, and so does Ctrl-C without `checkpoint_dir`.
         """
         n_members = checks.positive_int("n_members", self.n_members)
         checkpoints = checkpoints_of(self.checkpoint_dir, type(self).__name__, problem, n_members)

@@ -105,7 +105,7 @@ def _checkpoint_dir(estimators: Sequence[ModelEstimator]) -> Any:
     found = {None if e.checkpoint_dir is None else str(e.checkpoint_dir) for e in estimators}
     if len(found) > 1:
         raise DataError(f"estimators with several folders for checkpoints were given ({found}); expected one for all.")
-    return found.pop()
+    return estimators[0].checkpoint_dir
 
 
 def _shape(problem: Problem) -> tuple[Any, ...]:

@@ -551,6 +551,7 @@ class SparseGPRegressor(ModelRegressor):
     checkpoint_dir : str or path, optional
         Folder for checkpoints of training, so that the same fit goes on where it was killed. Ctrl-C then ends training
         at the next chunk of steps, with `status_` "interrupted" (docs/explanation/reliability.md).
+        Fits by L-BFGS, the rule with Gaussian noise, write nothing and start anew.
 
     Attributes
     ----------

@@ -15,15 +15,28 @@ import numpy as np
 
 from .. import specs
 from ..errors import ModelFileError
-from ..files.arrays import flatten_arrays, unflatten_arrays
+from ..files.arrays import flatten_arrays, part_of, unflatten_arrays
 from ..files.json import plain
 from ..files.model_file import write_model
-from ..files.trust import LARGEST, LARGEST_SCALE, check_counts, check_finite, require, template_of, text_list
+from ..files.trust import (
+    LARGEST,
+    LARGEST_SCALE,
+    check_counts,
+    check_finite,
+    check_seed,
+    check_size,
+    check_weights,
+    require,
+    template_of,
+    text_list,
+)
 from ..kernels import RBF
 from ..likelihoods import Gaussian
 from ..numerics.devices import computing
 from ..numerics.scaling import Scaler
 from ..training.journal import history_of_file
+from ..wishart.specs import Wishart
+from ..wishart.wishart import n_outputs
 from . import flow, sparse_gp
 from .calibration import Calibration
 from .specs import FlowSpec, SparseGPSpec
@@ -150,15 +163,17 @@ def _arrays(estimator: Any) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _template(header: dict[str, Any], kind: dict[str, Any]) -> Any:
+def _template(header: dict[str, Any], kind: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     """A model of the right structure: built from its specs, with shapes from the file.
 
-    `kind` has the spec and the shapes: the header itself, or what it says of a candidate.
+    `kind` has the spec and the shapes: the header itself, or what it says of a candidate. `arrays` are all of the file.
     """
     spec, training = specs.from_json(kind["spec"]), specs.from_json(header["training"])
     shapes = kind["shapes"]
     dim = shapes.get("state_dim", header["attributes"]["n_features_in_"])  # older files have no wider states
     base = SparseGPSpec(spec.kernel, spec.likelihood)
+    if isinstance(spec, FlowSpec) and isinstance(spec.diffusion, Wishart):
+        check_size("rank × dof", n_outputs(spec.diffusion, dim), arrays)
 
     def build(n_inducing: int, n_field: int) -> Any:
         model: Any = sparse_gp.build(base, training, np.zeros((n_inducing, dim)), shapes["n_targets"])
@@ -217,13 +232,10 @@ def check_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         text_list(names["targets"], n_targets, "names of targets")
     if "features" in names:
         text_list(names["features"], n_inputs, "names of inputs")
-    weights = [kind["weight"] for kind in kinds]
-    if weights:
-        is_share = all(isinstance(w, float) and 0.0 <= w <= 1.0 for w in weights) and abs(sum(weights) - 1.0) < 1e-6
-        require(is_share, f"the weights of members are {weights}")
+    check_weights([kind["weight"] for kind in kinds])
     check_counts({"seed_": 0, "n_iter_": header["attributes"]["n_iter_"]}, arrays)
-    seed, n_paths = header["attributes"]["seed_"], header["parameters"].get("n_predict_samples", 1)
-    require(isinstance(seed, int) and 0 <= seed < 2**32, f"seed_ is {seed!r}")
+    check_seed(header["attributes"]["seed_"])
+    n_paths = header["parameters"].get("n_predict_samples", 1)
     require(isinstance(n_paths, int) and 0 < n_paths <= MOST_PATHS, f"n_predict_samples is {n_paths!r}")
 
 
@@ -235,25 +247,22 @@ def _check_classes(estimator: Any) -> None:
 
 
 def restore(estimator: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    def part(prefix: str) -> dict[str, np.ndarray]:
-        return {name[len(prefix) :]: value for name, value in arrays.items() if name.startswith(prefix)}
-
-    arrays_of_model = part("model.")
+    arrays_of_model = part_of(arrays, "model.")
     if header["file"]["format_version"] == 1:
         arrays_of_model = {present_name(name): value for name, value in arrays_of_model.items()}
-    restored = unflatten_arrays(_template(header, header), arrays_of_model)
+    restored = unflatten_arrays(_template(header, header, arrays), arrays_of_model)
     estimator.model_ = jax.tree.map(np.asarray, restored)
     # Files of version 0.1 have no recalibration.
-    estimator.calibration_ = _restored_calibration(header, header.get("calibration"), part("calibration."))
+    estimator.calibration_ = _restored_calibration(header, header.get("calibration"), part_of(arrays, "calibration."))
     for i, kind in enumerate(header.get("members") or []):
         if i == 0:
             estimator.members_, estimator.weights_, estimator.member_specs_ = {}, {}, {}
             estimator.calibration_ = {}
-        name, template = kind["name"], _template(header, kind)
-        models = [unflatten_arrays(template, part(f"member.{i}.{k}.")) for k in range(kind["n_members"])]
+        name, template = kind["name"], _template(header, kind, arrays)
+        models = [unflatten_arrays(template, part_of(arrays, f"member.{i}.{k}.")) for k in range(kind["n_members"])]
         estimator.members_[name] = [jax.tree.map(np.asarray, model) for model in models]
         estimator.weights_[name], estimator.member_specs_[name] = kind["weight"], specs.from_json(kind["spec"])
-        found = _restored_calibration(header, kind["calibration"], part(f"member.{i}.calibration."))
+        found = _restored_calibration(header, kind["calibration"], part_of(arrays, f"member.{i}.calibration."))
         estimator.calibration_[name] = found
     for name in OUT_OF_FOLD:
         if name in arrays:
@@ -268,7 +277,7 @@ def restore(estimator: Any, header: dict[str, Any], arrays: dict[str, np.ndarray
     _restore_names(estimator, header["names"], arrays)
     if hasattr(estimator, "classes_"):
         _check_classes(estimator)
-    estimator.history_ = history_of_file(header, part("history."))
+    estimator.history_ = history_of_file(header, part_of(arrays, "history."))
 
 
 def _directions(header: dict[str, Any], arrays: dict[str, np.ndarray], n_inputs: int) -> np.ndarray:

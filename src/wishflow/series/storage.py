@@ -12,13 +12,26 @@ import pandas as pd
 
 from .. import specs
 from ..errors import ModelFileError
-from ..files.arrays import flatten_arrays, unflatten_arrays
+from ..files.arrays import flatten_arrays, part_of, unflatten_arrays
 from ..files.json import plain
 from ..files.model_file import write_model
-from ..files.trust import LARGEST, LARGEST_SCALE, check_counts, check_finite, require, template_of
+from ..files.trust import (
+    LARGEST,
+    LARGEST_SCALE,
+    USUAL_COUNT,
+    check_counts,
+    check_finite,
+    check_seed,
+    check_size,
+    check_weights,
+    require,
+    template_of,
+)
 from ..numerics.devices import computing
 from ..numerics.scaling import Scaler
 from ..training.journal import history_of_file
+from ..wishart.specs import Wishart
+from ..wishart.wishart import n_outputs
 from .autoregressive import Start
 from .data.calendar import PERIODS, SEASONAL
 from .data.frames import ONLY
@@ -95,7 +108,7 @@ def _with_members(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.
     members = [Member(forecaster.spec_, forecaster.model_)]
     for k, one in enumerate(found[1:], start=1):
         spec = specs.from_json(one["spec"])
-        members.append(Member(spec, _model(forecaster, spec, one["n_inducing"], _part(arrays, f"member.{k}."))))
+        members.append(Member(spec, _model(forecaster, spec, one["n_inducing"], part_of(arrays, f"member.{k}."))))
     forecaster.members_, forecaster.weights_ = tuple(members), np.array([one["weight"] for one in found])
 
 
@@ -122,7 +135,7 @@ def _with_chosen(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.n
     forecaster.reasons_ = dict(found.get("reasons", {}))
     table = found.get("candidates")
     forecaster.validation_history_ = None if table is None else pd.DataFrame(table)
-    scales = _part(arrays, "calibration.")
+    scales = part_of(arrays, "calibration.")
     forecaster.calibration_ = HorizonScales(scales["horizons"], scales["scales"]) if scales else None
 
 
@@ -257,12 +270,8 @@ def check_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         _check_rows(header["reservoir"], "reservoir", arrays, n_columns)
     members = header.get("members")
     require(members is None or (isinstance(members, list) and members), "the list of members is empty")
-    weights = [one["weight"] for one in members or []]
-    if weights:
-        is_share = all(isinstance(w, float) and 0.0 <= w <= 1.0 for w in weights) and abs(sum(weights) - 1.0) < 1e-6
-        require(is_share, f"the weights of members are {weights}")
-    seed = header["attributes"]["seed_"]
-    require(isinstance(seed, int) and 0 <= seed < 2**32, f"seed_ is {seed!r}")
+    check_weights([one["weight"] for one in members or []])
+    check_seed(header["attributes"]["seed_"])
     require(header["axis"]["unit"] > 0, f"the unit of time is {header['axis']['unit']!r}")
 
 
@@ -300,11 +309,11 @@ def rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) ->
     # Files of older versions have none.
     kept = header.get("reservoir")
     forecaster.reservoir_ = None if kept is None else _rows_of(kept, "reservoir", arrays, forecaster.units_.axis)
-    forecaster.monitor_ = _monitor(header.get("drift"), _part(arrays, "drift."))
+    forecaster.monitor_ = _monitor(header.get("drift"), part_of(arrays, "drift."))
     forecaster.limits_ = arrays.get("limits")
-    forecaster.model_ = _model(forecaster, forecaster.spec_, header["n_inducing"], _part(arrays, "model."))
+    forecaster.model_ = _model(forecaster, forecaster.spec_, header["n_inducing"], part_of(arrays, "model."))
     _with_members(forecaster, header, arrays)
-    forecaster.history_ = history_of_file(header, _part(arrays, "history."))
+    forecaster.history_ = history_of_file(header, part_of(arrays, "history."))
     return forecaster
 
 
@@ -350,18 +359,16 @@ def _key(key: Any) -> Any:
     return tuple(key) if isinstance(key, list) else key
 
 
-def _part(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {name[len(prefix) :]: value for name, value in arrays.items() if name.startswith(prefix)}
-
-
 def _model(forecaster: Any, spec: DynamicsSpec, n_inducing: int, arrays: dict[str, np.ndarray]) -> Any:
     """A model of the right structure, built from its specs, filled with the arrays of the file."""
     n_columns, latent = len(forecaster.columns_), spec.latent
     dim = n_columns if latent is None else latent.dim
     n_covariates = next(iter(forecaster.tails_.values())).covariates.shape[1]
     layout = Layout(dim, chosen_lags(spec.lags), n_covariates, forecaster.units_.n_linear)
+    _check_sizes(spec, layout, n_columns, arrays)
     with computing():
-        start: Any = Start(np.zeros((dim, layout.n_lagged + n_covariates)), np.zeros(dim), np.eye(dim))
+        n_weights = layout.n_lagged + n_covariates if "linear" in spec.drift else 0
+        start: Any = Start(np.zeros((dim, n_weights)), np.zeros(dim), np.eye(dim))
         if latent is not None:
             start = LatentStart(start, np.zeros((dim, 0)), np.zeros((n_columns, dim)), np.ones(n_columns))
 
@@ -371,3 +378,19 @@ def _model(forecaster: Any, spec: DynamicsSpec, n_inducing: int, arrays: dict[st
 
         restored = unflatten_arrays(template_of(build, n_inducing), arrays)
     return jax.tree.map(np.asarray, restored)
+
+
+def _check_sizes(spec: DynamicsSpec, layout: Layout, n_columns: int, arrays: dict[str, np.ndarray]) -> None:
+    """Products of counts, each of them usual, against the arrays of the model, which hold arrays of such sizes."""
+    dim = layout.dim
+    if "linear" in spec.drift:
+        check_size("the linear drift", dim * (layout.n_lagged + layout.n_covariates), arrays)
+    check_size("a row of inputs", layout.n_kernel_inputs, arrays)
+    if spec.white_noise != "constant":
+        check_size("the white noise", dim * layout.n_kernel_inputs, arrays)
+    if spec.latent is not None:
+        check_size("the readout", dim * n_columns, arrays)
+    if isinstance(spec.diffusion, Wishart):
+        check_size("rank × dof", n_outputs(spec.diffusion, dim), arrays)
+    if dim > USUAL_COUNT:  # a covariance to start from, which is not stored
+        check_size("a covariance", dim * dim, arrays)

@@ -31,7 +31,7 @@ from jaxtyping import PyTree
 from .. import __version__
 from ..callbacks import Callback, CallbackList, ChunkEvent
 from ..errors import CheckpointError, ModelFileError, OptionError
-from ..files.arrays import flatten_arrays, unflatten_arrays
+from ..files.arrays import flatten_arrays, part_of, unflatten_arrays
 from ..files.model_file import read_model, write_model
 from ..specs import Spec
 from .journal import Journal
@@ -61,19 +61,22 @@ class Checkpoints(Callback):
             raise _not_written(folder, error) from error
 
     def on_chunk(self, event: ChunkEvent) -> bool:
-        """Whether Ctrl-C asked for the end of training."""
-        return self.is_interrupted
+        """Whether a signal asked for the end of training."""
+        return self.is_interrupted or self.is_terminated
 
     def next_phase(self) -> int:
-        """The number of a phase that begins."""
+        """The number of a phase that begins; none begins after SIGTERM, which may have cut the one before it short."""
+        self._end_if_terminated()
         self.n_phases += 1
         self._saved = time.monotonic()
         return self.n_phases
 
     # --- reading ---
 
-    def restored(self, number: int, phase: str, template: PyTree, journal: Journal) -> PyTree | None:
-        """The last state of a phase, with its records in the journal; None where there is none that can be read.
+    def restored(
+        self, number: int, phase: str, template: PyTree, journal: Journal, is_sound: Callable[[PyTree], bool]
+    ) -> PyTree | None:
+        """The last sound state of a phase, with its records in the journal; None where there is none to be read.
 
         Names, shapes and types are those of the template, the state at the beginning of the phase.
         """
@@ -82,9 +85,11 @@ class Checkpoints(Callback):
                 header, arrays = read_model(path)
                 if header.get("phase") != phase:
                     raise ModelFileError(f"it is of phase {header.get('phase')!r}, expected {phase!r}")
-                parts = {kind: _part(arrays, f"{kind}.") for kind in ("state", "record")}
+                parts = {kind: part_of(arrays, f"{kind}.") for kind in ("state", "record")}
                 state = unflatten_arrays(template, parts["state"])
                 records = _records(header.get("columns"), parts["record"], phase, len(journal.indices))
+                if not is_sound(state):
+                    raise ModelFileError("its state is none that training can be in")
             except FileNotFoundError:  # another process has removed it
                 continue
             except ModelFileError as error:
@@ -102,8 +107,7 @@ class Checkpoints(Callback):
         is_due = time.monotonic() - self._saved >= EVERY_SECONDS
         if is_due or self.is_interrupted or self.is_terminated:
             self._write(number, phase, state, n_done, journal)
-        if self.is_terminated:
-            raise SystemExit(128 + signal.SIGTERM)
+        self._end_if_terminated()
 
     def at_end(self, number: int, phase: str, state: PyTree, n_done: int, journal: Journal) -> None:
         """Write the state with which a phase ends, unless it ends because of a signal."""
@@ -118,8 +122,8 @@ class Checkpoints(Callback):
         for i, record in enumerate(records):
             arrays |= {f"record.{i}.{name}": array for name, array in record.items()}
         header = {"phase": phase, "number": number, "columns": list(records[0]) if records else []}
-        # The end of a phase comes after all states of it.
-        path = self.folder / f"{number:04d}-{n_done:09d}{'-end' if is_end else ''}.ckpt"
+        # By name the end of a phase comes after all states of it, that of the same step too: ".ckpt" < ".end.ckpt".
+        path = self.folder / f"{number:04d}-{n_done:09d}{'.end' if is_end else ''}.ckpt"
         try:
             write_model(path, header, arrays)
         except OSError as error:
@@ -134,7 +138,10 @@ class Checkpoints(Callback):
 
     @contextlib.contextmanager
     def signals(self) -> Iterator[None]:
-        """During a fit in the main thread, Ctrl-C and SIGTERM end it at the next chunk; a second Ctrl-C at once."""
+        """During a fit in the main thread, Ctrl-C and SIGTERM end it at the next chunk; a second Ctrl-C at once.
+
+        After SIGTERM the process is asked to end here at the latest: some parts of a fit have no chunks.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -144,6 +151,11 @@ class Checkpoints(Callback):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+            self._end_if_terminated()
+
+    def _end_if_terminated(self) -> None:
+        if self.is_terminated:
+            raise SystemExit(128 + signal.SIGTERM)
 
     def _received(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGTERM:
@@ -187,9 +199,11 @@ def told(status: str, checkpoints: Checkpoints | None) -> str:
     """The status of a fit, with a warning where Ctrl-C ended it."""
     if checkpoints is None or not checkpoints.is_interrupted:
         return status
+    again = "starts anew: no checkpoint was written (L-BFGS writes none)"
+    if any(checkpoints.folder.glob("*.ckpt")):
+        again = f"goes on from its checkpoint in {checkpoints.folder}"
     warnings.warn(
-        f"training was interrupted, and the last good state is what was fitted; the same fit goes on from its "
-        f"checkpoint in {checkpoints.folder}.",
+        f"training was interrupted, and the last good state is what was fitted; the same fit {again}.",
         RuntimeWarning,
         stacklevel=4,
     )
@@ -247,15 +261,11 @@ def _records(columns: Any, arrays: dict[str, np.ndarray], phase: str, n_models: 
     """One chunk of records for each model."""
     found = []
     for i in range(n_models):
-        own = _part(arrays, f"{i}.")
+        own = part_of(arrays, f"{i}.")
         if not isinstance(columns, list) or sorted(own) != sorted(columns) or len({len(a) for a in own.values()}) > 1:
             raise ModelFileError("its records do not fit each other")
         found.append({"phase": phase, **{name: own[name] for name in columns}})
     return found
-
-
-def _part(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _not_written(path: Path, error: OSError) -> CheckpointError:

@@ -17,6 +17,9 @@ from ..callbacks import CallbackList, ChunkEvent
 from ..errors import TrainingError
 from .stacks import unstacked
 
+# Columns of the history, beside phase and step, that every phase has.
+ALWAYS = ("objective", "noise", "seconds")
+
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
@@ -80,8 +83,12 @@ class Journal:
 
 
 def _history(records: list[dict[str, Any]]) -> pd.DataFrame:
-    """One row for each iteration, from what was kept of each chunk; one frame for each phase, not for each chunk."""
+    """One row for each iteration, from what was kept of each chunk; one frame for each phase, not for each chunk.
+
+    Without any step, as after an interrupt before the first chunk, it has no rows, and the columns of all phases.
+    """
     frames = []
+    records = records or [{"phase": "", "step": np.zeros(0, int), **dict.fromkeys(ALWAYS, np.zeros(0))}]
     for phase, chunks in itertools.groupby(records, key=lambda record: record["phase"]):
         parts = list(chunks)
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "phase"}

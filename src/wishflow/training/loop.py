@@ -130,9 +130,8 @@ class KeptPhase:
         """The last state that was kept, or the given one at the beginning."""
         if self.checkpoints is None:
             return state
-        found = self.checkpoints.restored(self.number, self.phase, state, self.journal)
-        is_sound = found is not None and np.isin(found.status, range(len(STATUSES))).all()
-        return found if found is not None and is_sound and np.isfinite(found.position).all() else state
+        found = self.checkpoints.restored(self.number, self.phase, state, self.journal, is_sound)
+        return state if found is None else found
 
     def after_chunk(self, state: PhaseState) -> None:
         if self.checkpoints is not None:
@@ -159,6 +158,11 @@ def begin(phase: StochasticPhase, models: PyTree, indices: tuple[int, ...]) -> P
     status = np.zeros(phase.n_models, int)
     done = np.zeros((), int)
     return PhaseState(train, train, position, done, weight, Watch.of(phase.n_models), start, status, best)
+
+
+def is_sound(state: PhaseState) -> bool:
+    """Whether a state that was read can be one of training: statuses that exist, at places that are numbers."""
+    return bool(np.isin(state.status, range(len(STATUSES))).all() and np.isfinite(state.position).all())
 
 
 def is_over(phase: StochasticPhase, state: PhaseState) -> bool:

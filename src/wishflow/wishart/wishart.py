@@ -123,6 +123,12 @@ class DrawnWishart(AbstractPreparedWishart):
 # --- starting values -----------------------------------------------------------------------------
 
 
+def n_outputs(spec: Wishart, dim: int) -> int:
+    """How many functions q(J) is a posterior of: the rows of J, or all its entries where columns are independent."""
+    rank, dof = spec.rank_and_dof(dim)
+    return rank if spec.columns == "shared" else rank * dof
+
+
 def start(
     spec: Wishart, basis: InducingBasis, dim: int, key: PRNGKeyArray, covariance: Float[np.ndarray, "D D"] | None
 ) -> tuple[WishartNoise, Float[np.ndarray, "D D"]]:
@@ -133,7 +139,7 @@ def start(
     """
     rank, dof = spec.rank_and_dof(dim)
     is_shared = spec.columns == "shared"
-    q = POSTERIORS[spec.posterior].prior(rank if is_shared else rank * dof, basis.n_inducing)
+    q = POSTERIORS[spec.posterior].prior(n_outputs(spec, dim), basis.n_inducing)
     if covariance is None:
         mean, rows = (_normals(k, shape) for k, shape in zip(_keys(key, 2), (q.mean.shape, (dim, rank)), strict=True))
         # The identity for full rank; otherwise random rows, so that no two dimensions start glued together.
