@@ -370,3 +370,10 @@ except ImportError as error:
         timeout=120,
     )
     assert "pip install 'wishflow[plot]'" in done.stdout, done.stderr
+
+
+def test_the_old_name_of_the_fan_chart_still_draws():
+    forecast = wf.Forecast(np.zeros((5, 3, 2)), pd.RangeIndex(3), pd.Index(["a", "b"]))
+    with pytest.warns(FutureWarning, match="use plot_fan"):
+        figure = forecast.plot()
+    assert len(figure.axes) == 2

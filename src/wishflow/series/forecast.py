@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -417,6 +418,39 @@ class Forecast:
         from .. import plotting
 
         return plotting.plot_fan(self, variables, history, coverages, n_past=n_past, axes=axes)
+
+    def plot(self, variables: Any = None, history: Any = None, coverages: Sequence[float] = (0.5, 0.9)) -> Any:
+        """Draw a fan chart for each variable; deprecated, use `plot_fan`. It will be removed in 0.3.
+
+        Parameters
+        ----------
+        variables : str or list of str, optional
+            The variables. All by default.
+        history : DataFrame or Series, optional
+            Observed values before and during the forecast.
+        coverages : sequence of float, default=(0.5, 0.9)
+            Coverages of the intervals.
+
+        Returns
+        -------
+        Figure
+            The figure.
+
+        Warns
+        -----
+        FutureWarning
+            Always.
+
+        See Also
+        --------
+        plot_fan : The same, with axes.
+        """
+        warnings.warn(
+            "Forecast.plot is deprecated and will be removed in 0.3; use plot_fan, which returns the axes.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return self.plot_fan(variables, history, coverages)[0].figure
 
     def plot_correlation(self, pairs: Any = None, coverage: float | None = 0.9, *, ax: Any = None) -> Any:
         """Draw correlations between variables along the horizon, with the bands of `correlation_interval`.
