@@ -25,6 +25,10 @@ class DataError(WishflowError, ValueError):
     """The data cannot be used as they are; also a `ValueError`."""
 
 
+class DataTypeError(DataError, TypeError):
+    """The data hold objects that are no numbers; also a `TypeError`, which scikit-learn expects."""
+
+
 class PrecisionError(WishflowError, TypeError):
     """A float64 model was called while JAX works in 32 bits; also a `TypeError`."""
 

@@ -12,7 +12,7 @@ import pandas as pd
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
-from ..errors import DataError
+from ..errors import DataError, DataTypeError
 
 
 def checked_rows(estimator: Any, *data: Any, **options: Any) -> Any:
@@ -80,7 +80,7 @@ def _words_for_text() -> Iterator[None]:
     except TypeError as error:
         if "float() argument" not in str(error):  # scikit-learn's own, of sparse matrices for example
             raise
-        raise DataError(f"the data hold objects ({error}); expected numbers: convert or drop them.") from error
+        raise DataTypeError(f"the data hold objects ({error}); expected numbers: convert or drop them.") from error
     except ValueError as error:
         first = str(error).partition("\n")[0]
         if "contains NaN" in first:

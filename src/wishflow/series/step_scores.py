@@ -81,21 +81,14 @@ def step_scores(
 def row_scores(
     units: Units, runner: AbstractRunner, tails: Mapping[Any, Tail], seed: int
 ) -> dict[Any, Float[np.ndarray, " _rows"]]:
-    """Log densities of all rows given those before them, in the units of y: of all series in one call.
+    """Log densities of all rows given those before them, in the units of y.
 
-    Many short series need few programs then.
+    Series one by one: the draws of J, and so the scores, are those of each series alone.
     """
-    starts = np.cumsum([0, *(len(tail.index) for tail in tails.values())])
-    ticks = [
-        part.with_rows_after(int(start))
-        for start, (key, tail) in zip(starts[:-1], tails.items(), strict=True)
-        for part in units.of_series(key).ticks(tail)
-    ]
-    n_rows = int(starts[-1])
-    scores = runner.row_log_density(ticks, n_rows, seed) if ticks else np.full(n_rows, np.nan)
     found = {}
-    for (key, tail), result in zip(tails.items(), np.split(scores, starts[1:-1]), strict=True):
+    for key, tail in tails.items():
         own = units.of_series(key)
+        result = runner.row_log_density(own.ticks(tail), len(tail.index), seed)
         found[key] = result + own.log_jacobian(own.inverse(tail.values))
     return found
 

@@ -53,10 +53,6 @@ class Ticks:
     y: Float[np.ndarray, "T D"]
     row: Int[np.ndarray, " T"]
 
-    def with_rows_after(self, n: int) -> Ticks:
-        """The same ticks where n rows of other series come first."""
-        return dataclasses.replace(self, row=np.where(self.row >= 0, self.row + n, -1))
-
 
 @dataclasses.dataclass(frozen=True)
 class Transitions:
