@@ -17,7 +17,7 @@ def main(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="walk, var3, var24 (these need the extra compare), ensemble, default, wishart_state, wishart, "
+            help="walk, var3, var24 (these need the extra compare), ensemble, wishart_state, wishart, "
             "diagonal_state, diagonal, nodrift, linear, rollout, repeated or with commas; all if none.",
         ),
     ] = None,

@@ -65,10 +65,6 @@ ROLLOUT = {
     "n_train_samples": 2,
     "batch_size": None,
 }
-# What `WishartForecaster()` chooses for itself.
-CHOSEN = ("lags", "calendar", "transform", "rank", "white_noise", "n_inducing", "max_iter")
-CHOSEN += ("validation_fraction", "calibrate")
-DEFAULTS = {name: value for name, value in wf.WishartForecaster().get_params(deep=False).items() if name in CHOSEN}
 MODELS = {
     "walk": Model("random walk", "#7F7F7F", ":", make=RandomWalk),
     "var3": _var(3, "--"),
@@ -78,7 +74,6 @@ MODELS = {
         # Fits of one kind differ by as much as kinds do (docs/decisions.md).
         n_members=16,
     ),
-    "default": Model("Wishart, no option", "#8C564B", options=DEFAULTS),
     "wishart_state": _ours("Wishart, white noise by state", "#CC79A7", white_noise="state"),
     "wishart": _ours("Wishart (diffWGP)", plotting.colour_of("diffWGP")),
     "diagonal_state": _ours("diagonal noise by state", "#56B4E9", diffusion="diagonal", white_noise="state"),
@@ -137,7 +132,7 @@ class Standardised:
         return Forecast((draws - mean) / sd, found.index, found.columns, log_density)
 
     def _is_transformed(self, columns: pd.Index) -> np.ndarray:
-        chosen = self.forecaster.transform_
+        chosen = self.forecaster.transform
         by_column = chosen if isinstance(chosen, Mapping) else dict.fromkeys(columns, chosen)
         return np.array([by_column.get(column) in ("log1p", "sqrt") for column in columns])
 
