@@ -10,7 +10,7 @@ import numpy as np
 from ...uci.suite import DATA
 from ..calibration import ESTIMATORS, NAMES, verdict
 from ..calibration_problems import PROBLEMS
-from .text import NOT_MEASURED, grid, result, source_text
+from .text import NOT_MEASURED, grid, result, source_of, source_text
 
 UCI_MODELS = ("SGP", "diffWGP", "members")
 UCI_SCORES = {
@@ -82,9 +82,8 @@ def _cells(scored: str, models: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _source(found: dict[str, dict[str, Any]], models: Sequence[str], flag: str = "") -> str:
-    first = next(iter(found.values()))[models[0]]["provenance"]
     command = f"python -m studies.benchmarks.uci_members --models {','.join(models)}{flag}"
-    return f"Source: {source_text({**first, 'command': command})}."
+    return f"Source: {source_of((cells[m] for cells in found.values() for m in models), command)}."
 
 
 def _row(name: str, found: dict) -> dict[str, str]:

@@ -12,7 +12,7 @@ from ...report import markdown_table
 from ..forecasts import BASELINES, OURS
 from ..irregular import BAR
 from ..irregular import BASELINES as LAWS
-from .text import NOT_MEASURED, grid, result, source_text
+from .text import NOT_MEASURED, grid, result, source_of
 
 IRREGULAR_NAMES = {"wishflow": "`WishartForecaster()`"}
 LATENT_COLUMNS = {
@@ -109,10 +109,9 @@ def irregular_table() -> str:
             **{IRREGULAR_NAMES.get(label, label): f"{value:.3f}" for label, value in means.items()},
             f"below the truth (bar {BAR})": f"{gap:.3f}",
         }
-    all_cells = [cell for cells in found.values() for cell in cells.values()]
-    commits = ", ".join(sorted({cell["provenance"]["commit"][:12] for cell in all_cells}))
-    p = {**all_cells[0]["provenance"], "command": "python -m studies.benchmarks.irregular"}
-    source = source_text(p).replace(p["commit"][:12], commits)
+    source = source_of(
+        (c for cells in found.values() for c in cells.values()), "python -m studies.benchmarks.irregular"
+    )
     return f"{grid('problem', rows)}\n\nSource: {source}."
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from wishflow.files.json import read_json
@@ -22,6 +23,14 @@ def grid(corner: str, rows: dict[str, dict[str, str]]) -> str:
     lines = [f"| {corner} | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
     lines += [f"| {name} | " + " | ".join(cells[column] for column in columns) + " |" for name, cells in rows.items()]
     return "\n".join(lines)
+
+
+def source_of(cells: Iterable[dict[str, Any]], command: str) -> str:
+    """That of several results: all their commits, device and version of the first."""
+    found = [cell["provenance"] for cell in cells]
+    commits = sorted({p["commit"].split("-")[0][:12] for p in found})
+    first = source_text({**found[0], "command": command})
+    return first.replace(found[0]["commit"][:12], ", ".join(commits))
 
 
 def source_text(p: dict[str, Any]) -> str:
