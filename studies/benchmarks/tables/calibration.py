@@ -10,7 +10,7 @@ import numpy as np
 from ...uci.suite import DATA
 from ..calibration import ESTIMATORS, NAMES, verdict
 from ..calibration_problems import PROBLEMS
-from .text import NOT_MEASURED, grid, result, source_of, source_text
+from .text import NOT_MEASURED, grid, result, source_of
 
 UCI_MODELS = ("SGP", "diffWGP", "members")
 UCI_SCORES = {
@@ -29,8 +29,7 @@ def calibration_table() -> str:
     rows = {name: _row(name, results[name]) for name in NAMES if name in results}
     n_seeds = max(len(found["truth"]) for found in results.values())
     # One command, split by problems.
-    first = next(iter(results.values()))["provenance"]
-    source = source_text({**first, "command": "python -m studies.benchmarks.calibration"})
+    source = source_of(results.values(), "python -m studies.benchmarks.calibration")
     return f"{grid('problem', rows)}\n\nMeans of {n_seeds} draws. Source: {source}."
 
 
