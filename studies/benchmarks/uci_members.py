@@ -30,12 +30,14 @@ from ..uci.training import run_splits, score_models, split_rows, summary
 
 N_MEMBERS = 5
 RANK = 5
-_flow = functools.partial(wf.FlowRegressor, rank=RANK, n_predict_samples=N_PATHS, random_state=0)
+_flow = functools.partial(wf.FlowRegressor, n_predict_samples=N_PATHS, random_state=0)
 MODELS: dict[str, Callable[[], Any]] = {
     "SGP": functools.partial(wf.SparseGPRegressor, random_state=0),
-    "diffWGP": _flow,
-    "drift_posterior": functools.partial(_flow, drift_posterior="gaussian"),
-    "members": functools.partial(_flow, n_members=N_MEMBERS),
+    "No noise": functools.partial(_flow, diffusion="none"),
+    "diffGP": functools.partial(_flow, diffusion="gp"),
+    "diffWGP": functools.partial(_flow, rank=RANK),
+    "drift_posterior": functools.partial(_flow, rank=RANK, drift_posterior="gaussian"),
+    "members": functools.partial(_flow, rank=RANK, n_members=N_MEMBERS),
 }
 CANDIDATES = ("flow", "flow without noise", "sparse GP")
 

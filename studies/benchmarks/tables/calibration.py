@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from ..calibration_problems import PROBLEMS
 from .text import NOT_MEASURED, grid, result, source_of
 
 UCI_MODELS = ("SGP", "diffWGP", "members")
+OTHER_FLOWS = ("No noise", "diffGP")
 UCI_SCORES = {
     "log density": "log_density",
     "RMSE": "rmse",
@@ -35,17 +37,26 @@ def calibration_table() -> str:
 
 def member_table() -> str:
     """Default estimators and members on test parts of the UCI data sets, as far as they were measured."""
-    found = _cells("test", UCI_MODELS)
+    return _test_table(UCI_MODELS)
+
+
+def flow_table() -> str:
+    """The other flows with defaults, on the same test parts."""
+    return _test_table(OTHER_FLOWS)
+
+
+def _test_table(models: Sequence[str]) -> str:
+    found = _cells("test", models)
     if not found:
         return NOT_MEASURED
     rows = {
         data: {
-            **{title: _numbers(cells[m]["mean"][name] for m in UCI_MODELS) for title, name in UCI_SCORES.items()},
-            "splits": " / ".join(str(len(cells[m]["splits"])) for m in UCI_MODELS),
+            **{title: _numbers(cells[m]["mean"][name] for m in models) for title, name in UCI_SCORES.items()},
+            "splits": " / ".join(str(len(cells[m]["splits"])) for m in models),
         }
         for data, cells in found.items()
     }
-    return f"{grid('data', rows)}\n\nSGP / diffWGP / members. {_source(found, UCI_MODELS)}"
+    return f"{grid('data', rows)}\n\n{' / '.join(models)}. {_source(found, models)}"
 
 
 def drift_table() -> str:
@@ -81,7 +92,7 @@ def _cells(scored: str, models: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _source(found: dict[str, dict[str, Any]], models: Sequence[str], flag: str = "") -> str:
-    command = f"python -m studies.benchmarks.uci_members --models {','.join(models)}{flag}"
+    command = f"python -m studies.benchmarks.uci_members --models {shlex.quote(','.join(models))}{flag}"
     return f"Source: {source_of((cells[m] for cells in found.values() for m in models), command)}."
 
 

@@ -39,6 +39,7 @@ PARTS = {
     "update_latency": performance.latency_table,
     "calibration": calibration.calibration_table,
     "uci_members": calibration.member_table,
+    "uci_flows": calibration.flow_table,
     "drift_posterior": calibration.drift_table,
     "checks": performance.checks_table,
     "race": performance.race_table,
