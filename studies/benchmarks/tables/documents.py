@@ -21,6 +21,7 @@ PARTS = {
     "sources": reproduction.source_list,
     "joint": reproduction.joint_table,
     "differences": reproduction.difference_table,
+    "paper_settings": reproduction.paper_settings_table,
     "levers": searches.lever_table,
     "structured": searches.structured_table,
     "beijing": forecasting.beijing_table,

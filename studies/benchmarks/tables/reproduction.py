@@ -17,6 +17,7 @@ from ...beijing.models import MODELS as SERIES_MODELS
 from ...provenance import sources
 from ...report import markdown_table
 from ...uci import pages, tables
+from ...uci.paper import printed_score
 from ...uci.results import Results, is_kept, is_kept_text, paired_scores, read_results, split_scores
 from ...uci.suite import DATA, MODELS, N_SPLITS
 from ..differences import LABELS
@@ -54,6 +55,8 @@ PRINTED_FOR = {
     "mean_log_density_of_paths": "mean_log_density_of_paths",
     "rmse": "rmse",
 }
+# What the paper prints for each cell.
+PRINTED_SCORES = ("mean_log_density_of_paths", "rmse")
 FAIR_COVERAGE = (0.93, 0.97)
 
 
@@ -218,6 +221,39 @@ def joint_table() -> str:
         for model, result in found.items()
     ]
     return markdown_table(pd.DataFrame(rows))
+
+
+def paper_settings_table() -> str:
+    """The paper's settings to their end, beside the paper's printed means: how many of its deviations lie between."""
+    found = read_json(paths.RESULTS / "paper_settings.json") or {}
+    by_key = {(result["data"], result["model"]): result for result in found.values()}
+    keys = [(data, model) for data in DATA for model in MODELS if (data, model) in by_key]
+    if not keys:
+        return NOT_MEASURED
+    rows = [paper_settings_row(by_key[key], score) for key in keys for score in PRINTED_SCORES]
+    seconds = sum(result["fit_seconds"] for result in by_key.values())
+    n_fits = sum(len(result["splits"]) for result in by_key.values())
+    note = f"{n_fits} fits, {seconds / 60:.0f} minutes of training, in up to"
+    note += f" {max(result['pieces'] for result in by_key.values())} pieces."
+    return "\n\n".join([markdown_table(pd.DataFrame(rows)), note, bullets(sources(by_key.values()))])
+
+
+def paper_settings_row(result: dict[str, Any], score: str) -> dict[str, str]:
+    """One score of a cell, the paper's, and the difference, also in standard deviations of the paper's splits."""
+    values = split_scores(result, score)
+    mean, sd = float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else np.nan
+    printed = printed_score(score, result["data"], result["model"])
+    row = {"data": result["data"], "model": MODELS[result["model"]].label, "score": tables.SCORE_NAMES[score]}
+    row |= {"splits": str(len(values)), "here": f"{mean:.4f} ± {sd:.4f}"}
+    if printed is None:
+        return row | dict.fromkeys(("in the paper", "difference", "in its deviations"), NO_NUMBER)
+    difference = mean - _number(printed[0])
+    scaled = f"{difference / _number(printed[1]):+.2f}"
+    return row | {
+        "in the paper": " ± ".join(printed),
+        "difference": f"{difference:+.4f}",
+        "in its deviations": scaled,
+    }
 
 
 def difference_table() -> str:
