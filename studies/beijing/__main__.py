@@ -17,8 +17,8 @@ def main(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="walk, var3, var24 (these need the extra compare), ensemble, wishart_state, wishart, "
-            "diagonal_state, diagonal, nodrift, linear, rollout, repeated or with commas; all if none.",
+            help="walk, var3, var24 (these need the extra compare), ensemble, members, default, wishart_state, "
+            "wishart, diagonal_state, diagonal, nodrift, linear, rollout, repeated or with commas; all if none.",
         ),
     ] = None,
     draws: Annotated[int, typer.Option(min=2, help="Sample paths of each forecast.")] = 1000,
@@ -40,10 +40,10 @@ def main(
     ] = RESULTS / "beijing",
     report_only: Annotated[bool, typer.Option("--report-only", help="Train nothing; tables and page anew.")] = False,
 ) -> None:
-    """Air quality in Beijing: the paper's two figures, and rolling forecasts over 2016 beside VARs.
+    """Air quality in Beijing: the paper's two figures, and rolling forecasts over 2016 and early 2017 beside VARs.
 
-    Each finished cell (scores, traces or joint density of a model) is one file, so the command can be stopped and
-    started again.
+    Each finished cell (scores, scores of 2017, traces or joint density of a model) is one file, and fits have
+    checkpoints, so the command can be stopped and started again.
     """
     with suite_errors():
         code = reproduction.main(

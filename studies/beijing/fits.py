@@ -1,7 +1,8 @@
-"""Fits that wait in files until they are scored: a job can then be stopped between fit and scores."""
+"""Fits that wait in files until they are scored: a job can then be stopped in its fit, and between fit and scores."""
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -34,9 +35,15 @@ def kept_fit(
 
 
 def forget(path: Path) -> None:
-    """Remove a fit that was kept; first what says that it is there."""
+    """Remove a fit that was kept and its checkpoints; first what says that it is there."""
     for part in (_settings_path(path), path):
         part.unlink(missing_ok=True)
+    shutil.rmtree(checkpoint_folder(path), ignore_errors=True)
+
+
+def checkpoint_folder(path: Path) -> Path:
+    """Where the checkpoints of a fit lie until it is scored."""
+    return path.with_suffix(".checkpoints")
 
 
 def _settings_path(path: Path) -> Path:

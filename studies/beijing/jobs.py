@@ -1,10 +1,13 @@
 """What is run: a job fits one model once and makes its cells, each of which is one result file.
 
-"scores" is the rolling comparison. "traces" and "joint" are the paper's two figures, for the models they show.
+"scores" is the rolling comparison over 2016, "after" the same over January and February 2017: nothing was chosen on
+these months, and 2016 is what the fits are conditioned on. "traces" and "joint" are the paper's two figures, for the
+models they show.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,14 +21,16 @@ import wishflow as wf
 from wishflow import metrics
 from wishflow.files.json import plain
 from wishflow.specs.base import Spec
+from wishflow.training.checkpoints import INTERRUPTED
 
 from ..provenance import provenance
-from .fits import kept_fit
+from .fits import checkpoint_folder, kept_fit
 from .models import MODELS, TRANSFORMS, Standardised, transform_by_kind
 from .protocol import Parts, roll, with_holes
 
 TRACED = ("wishart", "diagonal", "nodrift")
 JOINED = ("diagonal", "wishart")
+AFTER = ("walk", "var3", "var24", "ensemble", "members", "default")
 N_PATHS = 50
 PAIR = ("Shunyi TEMP", "Tiantan TEMP")
 HOURS = (1, 48)
@@ -71,8 +76,9 @@ class Job:
     @property
     def cells(self) -> tuple[str, ...]:
         """What the job makes, the quick things first."""
-        figures = {"traces": self.model in TRACED, "joint": self.model in JOINED}
-        return (*(name for name, is_shown in figures.items() if is_shown and not self.missing), "scores")
+        extras = {"traces": self.model in TRACED, "joint": self.model in JOINED}
+        extras |= {"after": self.model in AFTER and not self.is_validation}
+        return (*(name for name, is_made in extras.items() if is_made and not self.missing), "scores")
 
     def estimator(self, parts: Parts) -> Any:
         model = MODELS[self.model]
@@ -80,9 +86,10 @@ class Job:
 
     def options(self, parts: Parts) -> dict[str, Any]:
         """The options of one of our models for these series."""
-        transform = transform_by_kind(TRANSFORMS, parts.train.columns)
-        ours = MODELS[self.model].options or {}
-        return {**PLAIN, "transform": transform, **ours, "n_members": self.n_members, **dict(self.changes)}
+        model = MODELS[self.model]
+        plain = {**PLAIN, "transform": transform_by_kind(TRANSFORMS, parts.train.columns)}
+        given = {**({} if model.chooses else plain), **(model.options or {})}
+        return {**given, "n_members": self.n_members, **dict(self.changes)}
 
     def settings(self, cell: str, parts: Parts) -> dict[str, Any]:
         """What a result must have been made with, as JSON."""
@@ -95,8 +102,10 @@ class Job:
         return plain({"options": options, **ours, **self._extent(cell, parts)})
 
     def _extent(self, cell: str, parts: Parts) -> dict[str, Any]:
+        rolled = {"n_draws": self.n_draws, "noise": "of each origin"}
         extents: dict[str, dict[str, Any]] = {
-            "scores": {"n_windows": parts.n_windows, "n_draws": self.n_draws, "noise": "of each origin"},
+            "scores": {"n_windows": parts.n_windows, **rolled},
+            "after": {"n_windows": 0 if parts.after is None else parts.after.n_windows, **rolled},
             "traces": {"n_paths": N_PATHS},
             "joint": {"pair": PAIR, "hours": HOURS, "n_draws": self.n_draws},
         }
@@ -132,14 +141,20 @@ def fit(job: Job, parts: Parts, callbacks: Any = None, folder: Path | None = Non
         return job.estimator(parts).fit(parts.train), time.perf_counter() - started
     options, train = {"random_state": 0, **job.options(parts)}, with_holes(parts.train, job.missing)
 
+    path = None if folder is None else fit_path(folder, job)
+
     def made() -> wf.WishartForecaster:
-        forecaster = wf.WishartForecaster(**{**options, "callbacks": callbacks})
-        return Standardised(forecaster, parts.mean, parts.sd).fit(train).forecaster
+        checkpoints = None if path is None else checkpoint_folder(path)
+        forecaster = wf.WishartForecaster(**{**options, "callbacks": callbacks, "checkpoint_dir": checkpoints})
+        fitted = Standardised(forecaster, parts.mean, parts.sd).fit(train).forecaster
+        if fitted.status_ == INTERRUPTED:  # half a fit is none to score; the next run goes on from its checkpoint
+            raise KeyboardInterrupt
+        return fitted
 
     rule = {name: job.settings("scores", parts)[name] for name in ("rule", "missing")}
     # A fit that waits may be older than the code.
     settings = {"options": _as_json(options), "n_rows": len(train), "commit": provenance()["commit"], **rule}
-    found, seconds = kept_fit(None if folder is None else fit_path(folder, job), settings, made)
+    found, seconds = kept_fit(path, settings, made)
     forecaster = Standardised(found, parts.mean, parts.sd)
     return forecaster.update(parts.train.iloc[-N_COMPLETE:]) if job.missing else forecaster, seconds
 
@@ -160,11 +175,12 @@ def run(
             "cell": cell,
             "model": job.model,
             "name": job.name,
-            "scored": "validation" if job.is_validation else "test",
+            "scored": "validation" if job.is_validation else "after" if cell == "after" else "test",
             "settings": job.settings(cell, parts),
             "fit_seconds": fit_seconds,
             "total_seconds": fit_seconds + time.perf_counter() - fitted,
             **({"objective_per_row": objective_per_row(forecaster, parts)} if job.is_ours else {}),
+            **({"chosen": chosen_options(forecaster.forecaster)} if MODELS[job.model].chooses else {}),
             **made,
             "provenance": provenance(),
         }
@@ -173,7 +189,19 @@ def run(
 def _make(cell: str, forecaster: Any, parts: Parts, job: Job) -> dict[str, Any]:
     if cell == "traces":
         return traces(forecaster, parts)
-    return joint(forecaster, parts, job.n_draws) if cell == "joint" else roll(forecaster, parts, job.n_draws)
+    if cell == "joint":
+        return joint(forecaster, parts, job.n_draws)
+    if cell == "after":
+        assert parts.after is not None, "jobs of validation parts have no such cell"
+        return roll(copy.copy(forecaster).update(parts.rest), parts.after, job.n_draws)
+    return roll(forecaster, parts, job.n_draws)
+
+
+def chosen_options(forecaster: wf.WishartForecaster) -> dict[str, Any]:
+    """What a fit chose by the rows it held back, and what was kept of training."""
+    names = ("lags", "calendar", "transform", "rank", "white_noise", "n_inducing", "max_iter", "status", "reasons")
+    weights = np.asarray(getattr(forecaster, "weights_", [1.0]))
+    return {**{name: getattr(forecaster, f"{name}_") for name in names}, "weights": weights}
 
 
 def objective_per_row(forecaster: Standardised, parts: Parts) -> float:

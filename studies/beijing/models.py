@@ -32,7 +32,11 @@ TRANSFORMS = {POLLUTANTS: "log1p", ("RAIN",): "log1p"}
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A row of the table: its name for readers, how it is drawn, and the options of ours or how a rival is made."""
+    """A row of the table: its name for readers, how it is drawn, and the options of ours or how a rival is made.
+
+    With `chooses` the options that are not given are those of `WishartForecaster()`, which chooses by rows it holds
+    back; without it they are plain ones and the transforms of the study.
+    """
 
     label: str
     colour: str
@@ -40,6 +44,7 @@ class Model:
     options: Mapping[str, Any] | None = None
     make: Callable[[], Any] | None = None
     n_members: int = 1
+    chooses: bool = False
 
     @property
     def is_ours(self) -> bool:
@@ -74,6 +79,8 @@ MODELS = {
         # Fits of one kind differ by as much as kinds do (docs/decisions.md).
         n_members=16,
     ),
+    "members": Model("WishartForecaster(n_members=4)", "#8C564B", "--", options={}, n_members=4, chooses=True),
+    "default": Model("WishartForecaster()", "#8C564B", options={}, chooses=True),
     "wishart_state": _ours("Wishart, white noise by state", "#CC79A7", white_noise="state"),
     "wishart": _ours("Wishart (diffWGP)", plotting.colour_of("diffWGP")),
     "diagonal_state": _ours("diagonal noise by state", "#56B4E9", diffusion="diagonal", white_noise="state"),
@@ -132,7 +139,7 @@ class Standardised:
         return Forecast((draws - mean) / sd, found.index, found.columns, log_density)
 
     def _is_transformed(self, columns: pd.Index) -> np.ndarray:
-        chosen = self.forecaster.transform
+        chosen = self.forecaster.transform_
         by_column = chosen if isinstance(chosen, Mapping) else dict.fromkeys(columns, chosen)
         return np.array([by_column.get(column) in ("log1p", "sqrt") for column in columns])
 

@@ -37,6 +37,13 @@ DIFFERENCE_NOTE = (
     "Score of a window minus that of VAR(24) in the same window: mean ± standard error over the windows. Below 0 is "
     "better for CRPS and energy score, above 0 for the log density."
 )
+# Options that the forecaster without options chooses, as settings show them.
+CHOSEN = ("lags", "calendar", "transform", "rank", "white_noise", "n_inducing")
+AFTER_TITLE = "January and February 2017"
+AFTER_NOTE = (
+    "The same fits, conditioned on 2016, forecasts of 48 hours from origins 48 hours apart. Nothing was chosen on "
+    "these months. Log densities are of laws without point masses, in units of the training part's standard deviations."
+)
 HOUR_NOTE = "Scores by hour ahead, divided by those of VAR(24): below 1 is better. High curves leave the picture."
 TRACE_NOTES = (
     "The first window, simulated freely from the last training row, 50 times. Above: for each path, the log density of "
@@ -91,6 +98,9 @@ def markdown(results: Results, is_validation: bool = False) -> str:
     differences = tables.difference_table(results)
     if len(differences):
         parts += ["## Differences to VAR(24)", DIFFERENCE_NOTE, report.markdown_table(differences)]
+    after = tables.after_table(results)
+    if len(after):
+        parts += [f"## {AFTER_TITLE}", AFTER_NOTE, report.markdown_table(after)]
     for title, lines in (("Settings", setting_lines(results)), ("Sources", source_lines(results))):
         parts += [f"## {title}", "\n".join(f"- {line}" for line in lines)]
     return "\n\n".join(parts) + "\n"
@@ -105,6 +115,10 @@ def page(results: Results, is_validation: bool, drawn: dict[str, Figure]) -> str
     if len(differences):
         parts += [report.html_heading("Differences to VAR(24)"), report.html_paragraph(DIFFERENCE_NOTE, is_note=True)]
         parts += [report.html_table(differences)]
+    after = tables.after_table(results)
+    if len(after):
+        parts += [report.html_heading(AFTER_TITLE), report.html_paragraph(AFTER_NOTE, is_note=True)]
+        parts += [report.html_table(after)]
     parts += _figure("Scores by hour ahead", drawn["hours"], HOUR_NOTE)
     parts += _figure("Traces of the log density", drawn["traces"], *TRACE_NOTES)
     parts += _figure("Joint density of two temperatures", drawn["joint"], JOINT_NOTE)
@@ -136,25 +150,38 @@ def missing_note(results: Results) -> list[str]:
 
 def setting_lines(results: Results) -> list[str]:
     """For each of our models with scores: options that are not the defaults, members, draws, iterations."""
-    lines = []
-    for (cell, name), result in results.items():
-        settings = result["settings"]
-        if cell == "scores" and "rule" in settings:
-            varied = settings.get("varied", [])
-            parts = [_option(key, value) for key, value in _changed(settings["options"]).items()]
-            kinds = ["`" + ", ".join(f"{key}={value!r}" for key, value in kind.items()) + "`" for kind in varied]
-            in_turn = f"; members in turn with {'; '.join(kinds)}" if kinds else ""
-            n_members, n_draws = settings["n_members"], settings["n_draws"]
-            counts = f"{n_members} {'member' if n_members == 1 else 'members'}, {n_draws} draws"
-            iterations = f"{settings['rule']['max_iter']} iterations"
-            lines.append(f"{label_of(name)}: `{', '.join(parts)}`{in_turn}; {counts}, {iterations}")
+    found = [(name, result) for (cell, name), result in results.items() if cell == "scores"]
+    lines = [_setting_line(name, result) for name, result in found if "rule" in result["settings"]]
     return lines or ["No model of ours has a result yet."]
 
 
+def _setting_line(name: str, result: dict[str, Any]) -> str:
+    settings, chosen = result["settings"], result.get("chosen")
+    kinds = ["`" + ", ".join(f"{k}={v!r}" for k, v in kind.items()) + "`" for kind in settings.get("varied", [])]
+    in_turn = f"; members in turn with {'; '.join(kinds)}" if kinds else ""
+    n_members, n_draws = settings["n_members"], settings["n_draws"]
+    counts = f"{n_members} {'member' if n_members == 1 else 'members'}, {n_draws} draws"
+    iterations = settings["rule"]["max_iter"] if chosen is None else chosen["max_iter"]
+    said = _options_text(settings["options"]) if chosen is None else f"chosen {_options_text(chosen, CHOSEN)}"
+    kept = "" if chosen is None else f"; {chosen['status']}"
+    return f"{label_of(name)}: {said}{in_turn}; {counts}, {iterations} iterations{kept}"
+
+
+def _options_text(options: dict[str, Any], names: tuple[str, ...] | None = None) -> str:
+    """Options as they are typed; those that are not the plain ones where no names are given."""
+    shown = _changed(options) if names is None else {name: options[name] for name in names}
+    return f"`{', '.join(_option(key, value) for key, value in shown.items())}`"
+
+
 def _option(name: str, value: Any) -> str:
-    """An option as it is typed; a transform by kind of series ("PM2.5"), which all stations have in common."""
+    """An option as it is typed; a transform by kind of series ("PM2.5") where all stations have it in common."""
     if name == "transform" and isinstance(value, dict):
-        value = {column.split()[-1]: chosen for column, chosen in value.items()}
+        kinds: dict[str, set[Any]] = {}
+        for column, chosen in value.items():
+            kinds.setdefault(column.split()[-1], set()).add(chosen)
+        is_common = {kind for kind, found in kinds.items() if len(found) == 1}
+        named = {kind if (kind := column.split()[-1]) in is_common else column: v for column, v in value.items()}
+        value = {name: chosen for name, chosen in named.items() if chosen is not None}
     return f"{name}={value!r}"
 
 

@@ -1,8 +1,9 @@
 """The rolling comparison on the Beijing data: what is trained on, what is scored, and how the scores are summed up.
 
 26 distinct series, interpolated, in units of the training part's standard deviations. Training on 2014 and 2015, then
-a forecast of 48 hours every 48 hours of 2016; or, for choices, training to September 2015 and forecasts of the three
-months after it, or training on all before 2015 and forecasts of that year, so that nothing of 2016 is read.
+a forecast of 48 hours every 48 hours of 2016, and with the same fits of January and February 2017; or, for choices,
+training to September 2015 and forecasts of the three months after it, or training on all before 2015 and forecasts of
+that year, so that nothing of 2016 is read.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ BANDS = {"1": slice(0, 1), "2-6": slice(1, 6), "7-24": slice(6, 24), "25-48": sl
 class Parts:
     """Rows to train on and rows to score, in training units: y = mean + sd × value leads back to those of the data.
 
-    `is_observed` says which cells of `rest` were measured; the others are interpolated.
+    `is_observed` says which cells of `rest` were measured; the others are interpolated. `after` has the rows that
+    follow those of the test year, which is part of their past; the parts to choose on have none.
     """
 
     train: pd.DataFrame
@@ -36,6 +38,7 @@ class Parts:
     mean: pd.Series
     sd: pd.Series
     is_validation: bool = False
+    after: Parts | None = None
 
     @property
     def n_windows(self) -> int:
@@ -60,8 +63,13 @@ def _parts(fitted: str, scored: str, is_validation: bool) -> Parts:
     filled, measured = load_beijing(interpolate=True), load_beijing()
     train, rest = (filled.loc[beijing_periods()[name]] for name in (fitted, scored))
     mean, sd = train.mean(), train.std(ddof=0)
-    is_observed = measured.notna().loc[rest.index]
-    return Parts((train - mean) / sd, (rest - mean) / sd, is_observed, mean, sd, is_validation)
+
+    def cut(past: pd.DataFrame, coming: pd.DataFrame, after: Parts | None) -> Parts:
+        is_observed = measured.notna().loc[coming.index]
+        return Parts((past - mean) / sd, (coming - mean) / sd, is_observed, mean, sd, is_validation, after)
+
+    later = filled.loc[filled.index > rest.index[-1]]
+    return cut(train, rest, None if is_validation else cut(pd.concat([train, rest]), later, None))
 
 
 def with_holes(train: pd.DataFrame, missing: float) -> pd.DataFrame:

@@ -154,7 +154,7 @@ def _run_alone(output: Path, job: Job, cells: list[str], typed: str) -> Outcome:
 def result_text(result: dict[str, Any]) -> str:
     """What came out last, for the terminal."""
     seconds = f"{clock(result['fit_seconds'])} to train, {clock(result['total_seconds'])} in all"
-    if result["cell"] != "scores":
+    if "bands" not in result:
         return f"{result['cell']} made, {seconds}"
     crps = " ".join(f"{value:.3f}" for value in result["bands"]["crps"].values())
     return f"log density {result['log_density_1']:.2f}, CRPS {crps}, {seconds}"

@@ -9,12 +9,12 @@ import wishflow as wf
 from wishflow.files.json import plain, read_json
 from wishflow.specs import from_json
 
-from .jobs import JOINED, PLAIN, TRACED, Job
+from .jobs import AFTER, JOINED, PLAIN, TRACED, Job
 from .models import MODELS
 from .protocol import BANDS, HORIZON, Parts
 
 SCORES = ("crps", "crps_observed", "energy", "coverage_80")
-CELLS = ("scores", "traces", "joint")
+EXTRAS = {"after": AFTER, "traces": TRACED, "joint": JOINED}
 Results = dict[tuple[str, str], dict[str, Any]]
 
 
@@ -44,13 +44,17 @@ def _is_complete(result: Any) -> bool:
 
 
 def _has_numbers(result: dict[str, Any]) -> bool:
-    if result["cell"] == "scores":
+    if result["cell"] in ("scores", "after"):
         has_bands = all(set(BANDS) <= set(result["bands"][score]) for score in SCORES)
-        has_hours = all(len(result["by_hour"][score]) == HORIZON for score in SCORES)
-        return has_bands and has_hours and "log_density_1" in result
+        has_densities = "log_density_1" in result and len(result["windows"]["log_density_1"]) > 0
+        return has_bands and has_densities and (result["cell"] == "after" or _has_hours(result))
     if result["cell"] == "traces":
         return all(len(result[name]) == HORIZON for name in ("mean", "standard_error", "mixture"))
     return [len(hour["draws"]) + len(hour["observed"]) for hour in result["hours"]] == [4] * len(result["hours"])
+
+
+def _has_hours(result: dict[str, Any]) -> bool:
+    return all(len(result["by_hour"][score]) == HORIZON for score in SCORES)
 
 
 def is_finished(folder: Path, job: Job, cell: str, parts: Parts) -> bool:
@@ -77,7 +81,7 @@ def read_results(folder: Path, is_validation: bool = False) -> Results:
     """The results that are there, by cell and name."""
     names = [*MODELS, *(f"{model}-missing" for model in MODELS)]
     wanted = [("scores", name) for name in names]
-    wanted += [("traces", model) for model in TRACED] + [("joint", model) for model in JOINED]
+    wanted += [(cell, name) for cell, some in EXTRAS.items() for name in some]
     found = {key: read_result(result_path(folder, *key, is_validation)) for key in wanted}
     return {key: result for key, result in found.items() if result is not None}
 

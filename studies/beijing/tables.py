@@ -23,6 +23,7 @@ SCORE_NAMES = {
     "energy": "energy score",
     "coverage_80": "80 % coverage",
 }
+AFTER_SCORES = ("crps", "energy", "coverage_80")
 SECONDS = "fit, seconds"
 DIGITS = {"coverage_80": 2}
 BASE = "var24"
@@ -96,6 +97,20 @@ def _bands_text(bands: dict[str, Any], digits: int) -> str:
 
 def _text(value: float | None, digits: int) -> str:
     return NOT_FINITE if value is None else f"{value:.{digits}f}"
+
+
+def after_table(results: Results) -> pd.DataFrame:
+    """Scores of January and February 2017, for the models that have them; the log density also by its median."""
+    rows = [_after_row(name, result) for (cell, name), result in results.items() if cell == "after"]
+    scores = [SCORE_NAMES[score] for score in AFTER_SCORES]
+    return pd.DataFrame(rows, columns=["model", LOG_DENSITY, "its median", *scores])
+
+
+def _after_row(name: str, result: dict[str, Any]) -> list[str]:
+    # A density that is not finite is null in the file.
+    densities = np.array(result["windows"]["log_density_1"], float)
+    bands = [_bands_text(result["bands"][score], DIGITS.get(score, 3)) for score in AFTER_SCORES]
+    return [label_of(name), _text(result["log_density_1"], 2), f"{np.median(densities):.2f}", *bands]
 
 
 def difference_table(results: Results) -> pd.DataFrame:

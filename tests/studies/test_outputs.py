@@ -23,7 +23,6 @@ FOLDER = paths.ROOT / "studies"
 JOBS = paths.TUNING / "jobs"
 # What commands need to be told besides.
 POSITIONAL = {
-    "beijing_after": ["RUN/fits"],
     "held_back": ["boston"],
     "tune_uci": [str(JOBS / "uci-59.json")],
     "tune_beijing": [str(JOBS / "beijing-18.json")],

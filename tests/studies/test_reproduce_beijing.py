@@ -32,10 +32,13 @@ from wishflow.cli.rivals import RandomWalk
 from wishflow.errors import DatasetError, OptionError
 from wishflow.files.json import write_json_atomic
 from wishflow.series.forecast import Forecast
+from wishflow.series.forecaster import WishartForecaster
 from wishflow.wishart.specs import Wishart
 
 COLUMNS = ["Shunyi TEMP", "Tiantan TEMP", "Dongsi PM2.5"]
-N_TRAIN, N_WINDOWS = 200, 3
+N_TRAIN, N_WINDOWS, N_AFTER = 200, 3, 2
+N_TEST = N_WINDOWS * HORIZON + 10
+N_CELLS = 24
 SOURCE = {"command": "python -m studies.beijing", "commit": "0" * 40, "device": "none", "versions": {"jax": "0"}}
 # Small enough for a few seconds; everything else is as in the comparison.
 SMALL = (("max_iter", 2), ("n_inducing", 5), ("batch_size", 32), ("rank", 2), ("lags", 1))
@@ -47,7 +50,7 @@ SMALL = (("max_iter", 2), ("n_inducing", 5), ("batch_size", 32), ("rank", 2), ("
 def made_frame() -> pd.DataFrame:
     """Three correlated walks around a daily wave; hours 205 and 250 of one column were not measured."""
     rng = np.random.default_rng(0)
-    n = N_TRAIN + N_WINDOWS * HORIZON + 10
+    n = N_TRAIN + N_TEST + N_AFTER * HORIZON + 5
     shared = 0.3 * rng.normal(size=(n, 1)) + 0.3 * rng.normal(size=(n, 3))
     walk = np.zeros((n, 3))
     for t in range(1, n):
@@ -61,9 +64,9 @@ def made_frame() -> pd.DataFrame:
 
 @pytest.fixture
 def small(monkeypatch):
-    """The data are the small frame; "test" and "validation" start at its row 200 and 150."""
+    """The data are the small frame; "test" and "validation" start at its row 200 and 150, two windows follow "test"."""
     frame = made_frame()
-    cuts = {"train": (0, N_TRAIN), "test": (N_TRAIN, len(frame)), "fit": (0, 150), "validation": (150, N_TRAIN)}
+    cuts = {"train": (0, N_TRAIN), "test": (N_TRAIN, N_TRAIN + N_TEST), "fit": (0, 150), "validation": (150, N_TRAIN)}
     cuts |= {"fit_year": (0, 90), "validation_year": (90, N_TRAIN)}
     periods = {name: slice(frame.index[a], frame.index[b - 1]) for name, (a, b) in cuts.items()}
     monkeypatch.setattr(
@@ -82,7 +85,7 @@ def test_units_are_those_of_the_training_part_alone(parts, small):
     np.testing.assert_allclose(parts.train.mean(), 0.0, atol=1e-12)
     np.testing.assert_allclose(parts.train.std(ddof=0), 1.0)
     back = parts.mean + parts.sd * parts.rest
-    np.testing.assert_allclose(back.to_numpy(), small.interpolate().iloc[N_TRAIN:].to_numpy())
+    np.testing.assert_allclose(back.to_numpy(), small.interpolate().iloc[N_TRAIN : -len(parts.after.rest)])
     assert parts.n_windows == N_WINDOWS
     assert (~parts.is_observed).sum().tolist() == [0, 0, 2]
     assert len(parts.first_window) == HORIZON and parts.first_window.index[0] == small.index[N_TRAIN]
@@ -96,6 +99,29 @@ def test_validation_reads_nothing_of_the_test_part(small):
     year = protocol.load_validation_year()
     assert (len(year.train), len(year.rest)) == (90, 110) and year.is_validation
     assert year.rest.index[-1] < small.index[N_TRAIN]
+
+
+def test_what_was_scored_is_the_past_of_what_comes_after_it(parts, small):
+    after = parts.after
+    pd.testing.assert_index_equal(after.train.index.append(after.rest.index), small.index, exact="equiv")
+    pd.testing.assert_frame_equal(after.train, pd.concat([parts.train, parts.rest]))
+    np.testing.assert_allclose(after.mean + after.sd * after.rest, small.iloc[N_TRAIN + N_TEST :])
+    assert after.n_windows == N_AFTER and after.is_observed.shape == after.rest.shape
+    assert protocol.load_parts(is_validation=True).after is protocol.load_validation_year().after is None
+
+
+def test_the_months_after_are_forecast_from_all_rows_before_them(parts):
+    """By hand: a walk that was updated with every row before the window; the forecaster itself stays where it was."""
+    walk = RandomWalk().fit(parts.train)
+    found = jobs._make("after", walk, parts, Job("walk", n_draws=60))
+    assert walk.end_ == parts.train.index[-1]
+    expected = []
+    for window in range(N_AFTER):
+        past = pd.concat([parts.rest, parts.after.rest.iloc[: window * HORIZON]])
+        samples = RandomWalk().fit(parts.train).update(past).forecast(HORIZON, n_draws=60).samples.values
+        observed = parts.after.rest.iloc[window * HORIZON : (window + 1) * HORIZON].to_numpy()
+        expected.append(metrics.crps_samples(observed, samples).mean(axis=1)[0])
+    np.testing.assert_allclose(found["windows"]["crps"]["1"], expected)
 
 
 def test_holes_are_the_same_every_time(parts):
@@ -171,7 +197,7 @@ def test_cells_that_were_not_measured_are_found_at_their_hours(parts):
 class Member:
     """A stand-in for a fitted forecaster: N(level, 1) for each of two columns, at every hour."""
 
-    transform = None
+    transform_ = None
 
     def __init__(self, level: float, index: pd.Index) -> None:
         self.level, self.index, self.seen = level, index, 0
@@ -205,7 +231,7 @@ def test_draws_of_concentrations_are_cut_at_zero_and_their_densities_are_not():
     index = pd.date_range("2016-01-01", periods=4, freq="h")
     mean, sd = pd.Series([1.0, 2.0], ["a", "b"]), pd.Series([0.5, 4.0], ["a", "b"])
     member = Member(-3.0, index)
-    member.transform = {"a": "sqrt"}
+    member.transform_ = {"a": "sqrt", "b": None}
     found = Standardised(member, mean, sd).forecast(4, n_draws=10, random_state=0)
     draws = mean.to_numpy() + sd.to_numpy() * found.samples.values
     np.testing.assert_allclose(draws[..., 0], 0.0, atol=1e-12)
@@ -224,9 +250,22 @@ def test_columns_are_transformed_by_kind():
 def test_jobs_make_the_figures_of_the_paper_and_the_scores():
     assert Job("wishart").cells == ("traces", "joint", "scores")
     assert Job("nodrift").cells == ("traces", "scores")
-    assert Job("var3").cells == Job("wishart", missing=0.2).cells == ("scores",)
+    assert Job("linear").cells == Job("wishart", missing=0.2).cells == ("scores",)
+    assert Job("default").cells == Job("var3").cells == ("after", "scores")
+    assert Job("default", is_validation=True).cells == Job("default", missing=0.2).cells == ("scores",)
     assert Job("wishart", missing=0.2).name == "wishart-missing"
     assert set(jobs.TRACED) | set(jobs.JOINED) <= set(MODELS)
+
+
+@pytest.mark.parametrize(("model", "n_members"), [("default", 1), ("members", 4)])
+def test_the_forecaster_without_options_has_none(parts, model, n_members):
+    """Neither the plain values nor the transforms of the study: all of it is chosen in `fit`."""
+    [job] = reproduce.asked_jobs([model])
+    assert job.options(parts) == {"n_members": n_members}
+    expected = WishartForecaster(n_members=n_members).get_params(deep=False)
+    assert job.estimator(parts).get_params(deep=False) == expected
+    assert job.settings("scores", parts)["options"]["lags"] == "auto"
+    assert Job("wishart").options(parts)["validation_fraction"] == 0
 
 
 def test_entries_are_deleted_for_our_models_alone():
@@ -283,6 +322,21 @@ def test_our_model_from_fit_to_all_cells(parts, tmp_path):
 
 
 @pytest.mark.slow
+def test_the_forecaster_without_options_from_fit_to_all_cells(parts, tmp_path):
+    """Fitted, kept in a file, loaded and rolled over both parts; the result says what was chosen."""
+    job = Job("members", n_draws=20, n_members=2, changes=(("max_iter", 4), ("calibrate", None)))
+    whole, _ = jobs.fit(job, parts, folder=tmp_path)
+    after, scores = list(jobs.run(job, parts, job.cells, folder=tmp_path))
+    assert (after["scored"], after["settings"]["n_windows"]) == ("after", N_AFTER)
+    assert (scores["scored"], scores["settings"]["n_windows"]) == ("test", N_WINDOWS)
+    assert tuple(scores["chosen"]["lags"]) == whole.forecaster.lags_ and sum(scores["chosen"]["weights"]) == 1.0
+    assert np.isfinite(after["windows"]["log_density_1"]).all()
+    for result in (after, scores):
+        write_json_atomic(tmp_path / "result.json", result)
+        assert read_result(tmp_path / "result.json") is not None
+
+
+@pytest.mark.slow
 def test_what_was_fitted_is_not_fitted_again(parts, tmp_path, monkeypatch):
     """A run that is stopped before its scores goes on from there, to the same forecasts; other settings start anew."""
     job = Job("diagonal", n_draws=20, n_members=2, changes=SMALL)
@@ -317,7 +371,7 @@ def test_fits_and_jobs_side_by_side_are_the_same(parts, tmp_path, monkeypatch, c
         return {key: {k: v for k, v in result.items() if k not in TIMES} for key, result in found.items()}
 
     alone = run("alone", 1)
-    assert set(alone) == {"traces-diagonal", "joint-diagonal", "diagonal", "walk"}
+    assert set(alone) == {"traces-diagonal", "joint-diagonal", "diagonal", "walk", "after-walk"}
     assert run("beside", 3) == alone
 
 
@@ -333,7 +387,7 @@ def made_result(cell: str, name: str) -> dict:
     settings |= {"missing": 0.2} if name != model else {}
     result = {"cell": cell, "model": model, "name": name, "scored": "test", "settings": settings}
     result |= {"fit_seconds": 60.0, "total_seconds": 90.0, "provenance": SOURCE}
-    if cell == "scores":
+    if cell in ("scores", "after"):
         return result | protocol.summary(made_scores(seed=rng.integers(1000)), np.ones((5, HORIZON, 3), bool))
     if cell == "traces":
         numbers = {key: rng.uniform(size=HORIZON).tolist() for key in ("mean", "standard_error", "mixture")}
@@ -372,11 +426,11 @@ def test_finished_cells_are_skipped_and_others_are_not(tmp_path, parts, runs, ca
     asked = [Job("wishart"), Job("walk")]
     assert reproduce.run_jobs(tmp_path, asked, parts) == 0
     once = [("wishart", "fit"), ("wishart", "traces"), ("wishart", "joint"), ("wishart", "scores")]
-    once += [("walk", "fit"), ("walk", "scores")]
+    once += [("walk", "fit"), ("walk", "after"), ("walk", "scores")]
     assert runs == once
     assert reproduce.run_jobs(tmp_path, asked, parts) == 0
     assert runs == once
-    assert "4 of 4 cells are done already" in capsys.readouterr().out
+    assert "5 of 5 cells are done already" in capsys.readouterr().out
     job_path(tmp_path, asked[0], "joint").unlink()
     reproduce.run_jobs(tmp_path, asked, parts)
     assert runs[len(once) :] == [("wishart", "fit"), ("wishart", "joint")]
@@ -384,7 +438,7 @@ def test_finished_cells_are_skipped_and_others_are_not(tmp_path, parts, runs, ca
 
 @pytest.mark.parametrize("change", ["cut", "empty", "no JSON object", "a band less"])
 def test_a_broken_file_is_no_result(tmp_path, parts, runs, change):
-    job = Job("walk")
+    job = Job("linear")
     reproduce.run_jobs(tmp_path, [job], parts)
     path = job_path(tmp_path, job, "scores")
     text, content = path.read_text(), json.loads(path.read_text())
@@ -393,23 +447,24 @@ def test_a_broken_file_is_no_result(tmp_path, parts, runs, change):
     path.write_text(broken.get(change, json.dumps(content)))
     assert read_result(path) is None
     reproduce.run_jobs(tmp_path, [job], parts)
-    assert runs == [("walk", "fit"), ("walk", "scores")] * 2
+    assert runs == [("linear", "fit"), ("linear", "scores")] * 2
     assert read_result(path) is not None
 
 
 def test_other_settings_are_another_result(tmp_path, parts, runs):
-    for job in (Job("walk"), Job("walk", n_draws=2000), Job("walk", is_validation=True)):
+    for job in (Job("linear"), Job("linear", n_draws=2000), Job("linear", is_validation=True)):
         reproduce.run_jobs(tmp_path, [job], parts)
     assert len(runs) == 6
-    reproduce.run_jobs(tmp_path, [Job("walk", n_draws=10)], parts)
+    reproduce.run_jobs(tmp_path, [Job("linear", n_draws=10)], parts)
     assert len(runs) == 6  # more draws are there already
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["validation-walk.json", "walk.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["linear.json", "validation-linear.json"]
 
 
 def test_what_was_made_before_a_failure_stays_and_other_jobs_go_on(tmp_path, parts, runs, capsys):
     assert reproduce.run_jobs(tmp_path, [Job("diagonal"), Job("walk")], parts) == 1
     assert "failed: MemoryError: too many draws at once" in capsys.readouterr().out
     assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "after-walk.json",
         "joint-diagonal.json",
         "traces-diagonal.json",
         "walk.json",
@@ -441,7 +496,7 @@ def test_the_bar_moves_with_fits_and_ends_with_the_rolling_comparison():
 @pytest.mark.slow
 def test_the_exit_code_tells_of_failures_and_the_page_is_written_all_the_same(tmp_path, small, runs, capsys):
     assert reproduce.main(tmp_path, models=["diagonal"]) == 1
-    assert "14 cells are missing" in capsys.readouterr().out
+    assert f"{N_CELLS - 2} cells are missing" in capsys.readouterr().out
     assert (tmp_path / "report" / "index.html").exists()
     assert reproduce.main(tmp_path, models=["walk"], is_validation=True) == 0
     assert re.search("CRPS.*energy score.*\n *random walk", capsys.readouterr().out)  # the table, side by side
@@ -516,6 +571,27 @@ def test_differences_are_paired_by_window(results):
     assert not len(tables.difference_table(without))
 
 
+def test_the_months_after_have_their_own_table(results):
+    table = tables.after_table(results).set_index("model")
+    assert list(table.index) == [MODELS[name].label for name in jobs.AFTER]
+    made = made_result("after", "var3")
+    row, densities = table.loc["VAR(3) + harmonics"], made["windows"]["log_density_1"]
+    assert float(row[tables.LOG_DENSITY]) == pytest.approx(np.mean(densities), abs=0.005)
+    assert float(row["its median"]) == pytest.approx(sorted(densities)[2], abs=0.005)
+    assert row["energy score"] == " / ".join(f"{made['bands']['energy'][b]:.3f}" for b in BANDS)
+
+
+def test_settings_of_the_forecaster_without_options_are_those_it_chose():
+    transform = {"Shunyi O3": "sqrt", "Tiantan O3": "sqrt", "Shunyi CO": "log1p", "Tiantan CO": None}
+    chosen = {"lags": [1, 24], "calendar": ["day"], "transform": transform, "rank": 5, "n_inducing": 100}
+    chosen |= {"white_noise": "state", "max_iter": 200, "status": "kept: the GP drift"}
+    results = {("scores", "default"): {**made_result("scores", "default"), "chosen": chosen}}
+    [line] = pages.setting_lines(results)
+    assert line.startswith("WishartForecaster(): chosen `lags=[1, 24], calendar=['day'], transform=")
+    assert "{'O3': 'sqrt', 'Shunyi CO': 'log1p'}, rank=5" in line
+    assert line.endswith("1 member, 20 draws, 200 iterations; kept: the GP drift")
+
+
 def test_documents_show_test_results_alone_or_say_that_there_are_none(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "RESULTS", tmp_path)
     folder = tmp_path / "beijing"
@@ -559,7 +635,7 @@ def test_files_hold_the_tables(page, results):
     assert all(report.markdown_table(table) in (page.parent / "tables.md").read_text() for table in shown)
     assert all(report.html_table(table) in text for table in shown)
     assert text.count("<img ") == 3
-    assert "2 of 16 cells have no result yet" in text
+    assert f"2 of {N_CELLS} cells have no result yet" in text
     assert SOURCE["command"] in text and "share one weather station" in text
 
 
@@ -572,7 +648,7 @@ def test_the_page_needs_nothing_but_itself(page):
 
 def test_a_page_without_any_result_says_so(tmp_path):
     text = pages.write_outputs(tmp_path).read_text()
-    assert "16 of 16 cells have no result yet" in text
+    assert f"{N_CELLS} of {N_CELLS} cells have no result yet" in text
 
 
 def test_the_same_results_give_the_same_files(results):

@@ -6,8 +6,7 @@ import numpy as np
 
 from ... import paths
 from ...beijing import results as beijing
-from ...beijing.models import MODELS
-from ...beijing.tables import score_table
+from ...beijing.tables import after_table, score_table
 from ...report import markdown_table
 from ..forecasts import BASELINES, OURS
 from ..irregular import BAR
@@ -31,16 +30,8 @@ def beijing_table() -> str:
 
 def beijing_after_table() -> str:
     """Rolling forecasts over January and February 2017."""
-    found = result("beijing_after.json")
-    if found is None:
-        return NOT_MEASURED
-    rows = {}
-    for name in (name for name in found if name in MODELS):
-        bands = {key: " / ".join(f"{v:.3f}" for v in found[name]["bands"][key].values()) for key in ("crps", "energy")}
-        densities = found[name]["windows"]["log_density_1"]
-        first = {"log density, hour 1": f"{np.mean(densities):.2f}", "its median": f"{np.median(densities):.2f}"}
-        rows[MODELS[name].label] = {**first, "CRPS": bands["crps"], "energy score": bands["energy"]}
-    return grid("model", rows)
+    table = after_table(beijing.read_results(paths.RESULTS / "beijing"))
+    return markdown_table(table) if len(table) else NOT_MEASURED
 
 
 def default_table() -> str:
