@@ -204,7 +204,7 @@ def of_ours(series: SeriesSet, split: Split, targets: np.ndarray, sd: np.ndarray
 def chosen(model: Any) -> dict[str, Any]:
     names = ("lags", "calendar", "transform", "rank", "white_noise", "n_inducing", "max_iter")
     values = {name: repr(getattr(model, f"{name}_")) for name in names}
-    return {"model": model.status_, "chosen": values}
+    return {"model": model.status_, "chosen": values, "options": model.reasons_.get("options")}
 
 
 def run(series: SeriesSet, split: Split, label: str) -> dict[str, Any]:

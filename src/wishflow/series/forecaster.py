@@ -165,7 +165,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         column "member".
     validation_history_ : DataFrame or None
         The candidates that were compared on the held-back rows: CRPS by band of horizons, coverage of 80 % intervals,
-        and which one was kept. None where nothing was compared. With several members it has a column "member".
+        and which one was kept. None where nothing was compared. With several members it has a column "member", and
+        where two choices of options were compared a column "options by".
     n_iter_ : int
         Number of iterations, of all members together.
     status_ : str
@@ -189,7 +190,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
     max_iter_ : int
         The most iterations.
     reasons_ : dict of str to str
-        Why the values of options that were "auto" were chosen, by option.
+        Why the values of options that were "auto" were chosen, by option; "prior" is that of the linear weights, and
+        "options" says which of two choices was kept.
     freq_ : str, number or None
         Frequency of the steps, given or inferred. None: stamps are irregular.
     end_ : Timestamp, Period or number
@@ -240,7 +242,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
 
     Choice of options: lags, calendar and transform that are "auto" are chosen by rolled forecasts of linear models over
     the last rows, the sizes by the number of rows and series. Below 500 rows the evidence of the linear model chooses
-    its prior and the transform, and the lags are the longest that the rows have room for.
+    lags, transform and prior too. Where the two differ, both are trained, which takes twice as long. The held-back rows
+    decide: the choice of the evidence is kept unless the other one is clearly ahead.
 
     Held-back rows: the last `validation_fraction` of the rows also decides when training ends and what is kept of it:
     the linear auto-regression that training starts from, the Wishart noise beside it, or the GP drift too. What is kept
@@ -431,7 +434,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         fraction = checks.fraction("validation_fraction", self.validation_fraction)
         n_members = checks.positive_int("n_members", self.n_members)
         size = checks.whole_number("reservoir_size", self.reservoir_size, 0, updating.MOST_RESERVOIR)
-        ways = (defaults.plain_settings(self.get_params(deep=False), "validation_fraction=0: no rows to choose by"),)
+        plain = defaults.plain_settings(self.get_params(deep=False), "validation_fraction=0: no rows to choose by")
+        ways: tuple[defaults.Settings, ...] = (plain,)
         if fraction > 0.0:
             ways = defaults.settings_of(self.get_params(deep=False), panel, covariates, fraction)
         self.seed_ = checks.fixed_seed(self.random_state)
