@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from wishflow.series import by_evidence, calibrating, choosing, recalibration
+from wishflow.series import by_evidence, calibrating, choices, choosing, recalibration
 from wishflow.series import linear_gaussian as linear
+from wishflow.series.choices import Given
 from wishflow.series.choosing import Config, Judge, Piece
 from wishflow.series.data.frames import read
 from wishflow.series.data.intake import training_data
@@ -160,7 +161,7 @@ def test_a_daily_cycle_and_a_second_lag_are_found():
     hours = pd.date_range("2021-01-01", periods=1500, freq="h")
     cycle = 2.0 * np.sin(2 * np.pi * hours.hour.to_numpy() / 24)[:, None]
     frame = pd.DataFrame(var_rows(1500, second=0.25) + cycle, hours, list("abc"))
-    found = choosing.choose(judge_of(frame), None, None, None)
+    found = choices.choose(judge_of(frame), Given())[0]
     assert "day" in found.config.periods
     assert 2 in found.config.lags
     assert found.config.transform == ()
@@ -170,20 +171,20 @@ def test_a_daily_cycle_and_a_second_lag_are_found():
 def test_a_random_walk_takes_one_lag_and_no_calendar():
     days = pd.date_range("2021-01-01", periods=800, freq="D")
     frame = pd.DataFrame(np.random.default_rng(5).normal(size=(800, 2)).cumsum(0), days, list("ab"))
-    found = choosing.choose(judge_of(frame), None, None, None).config
+    found = choices.choose(judge_of(frame), Given())[0].config
     assert found.lags == (1,) and found.periods == ()
 
 
 def test_a_short_random_walk_has_no_level_and_small_weights():
     frame = pd.DataFrame(np.random.default_rng(5).normal(size=(400, 2)).cumsum(0), columns=list("ab"))
-    found = choosing.choose(judge_of(frame), None, None, None).config.prior
+    found = choices.choose(judge_of(frame), Given())[0].config.prior
     assert found.sums <= 0.03 and found.tightness <= 0.1
 
 
 def test_a_logarithm_is_for_the_column_whose_logarithm_is_a_normal_law():
     rows = var_rows(1200, 2, seed=3)
     values = np.column_stack([np.exp(rows[:, 0]), rows[:, 1] + 10.0])
-    found = choosing.choose(judge_of(pd.DataFrame(values, columns=["skewed", "plain"])), None, None, None)
+    found = choices.choose(judge_of(pd.DataFrame(values, columns=["skewed", "plain"])), Given())[0]
     assert found.config.transform == ("log1p", None)
 
 
@@ -193,7 +194,7 @@ def test_short_series_that_grow_by_percentages_become_increments_of_logarithms()
     for t in range(1, 160):
         growth[t] = 0.5 * growth[t - 1] + 0.006 * rng.normal(size=5)
     frame = pd.DataFrame(100.0 * np.exp(np.cumsum(0.01 + growth, axis=0)), columns=list("abcde"))
-    found = choosing.choose(judge_of(frame), None, None, None)
+    found = choices.choose(judge_of(frame), Given())[0]
     assert found.config.transform == ("log1p",) * 5
     assert found.config.prior.cross >= 10.0 and found.config.prior.sums == 0.0
     assert set(found.reasons) == {"calendar", "lags", "prior", "transform"}
@@ -201,13 +202,13 @@ def test_short_series_that_grow_by_percentages_become_increments_of_logarithms()
 
 def test_short_series_without_a_unit_root_have_a_level():
     frame = pd.DataFrame(np.random.default_rng(3).normal(size=(200, 2)), columns=list("ab"))
-    found = choosing.choose(judge_of(frame), None, None, None).config
+    found = choices.choose(judge_of(frame), Given())[0].config
     assert np.isinf(found.prior.sums) and found.transform == ()
 
 
 def test_what_is_given_stays():
     frame = pd.DataFrame(var_rows(300), pd.date_range("2021-01-01", periods=300, freq="h"))
-    found = choosing.choose(judge_of(frame), (1, 5), ("day",), (None, "asinh", None)).config
+    found = choices.choose(judge_of(frame), Given((1, 5), ("day",), (None, "asinh", None)))[0].config
     assert (found.lags, found.periods, found.transform) == ((1, 5), ("day",), (None, "asinh", None))
 
 

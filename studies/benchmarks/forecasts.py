@@ -5,9 +5,10 @@
 Series, splits and horizons are those of `studies.benchmarks.forecast_sets`. Each forecaster is fitted once to the
 training part and then forecasts from every origin, given all rows before it. Scores are the CRPS divided by the
 standard deviation of each column in training, averaged over origins and columns, and the coverage of central 80 %
-intervals, at each horizon. `WishartForecaster` has no option but its 500 draws; the others are Gaussian, with their
-CRPS in closed form. AutoARIMA and AutoETS are scored where statsforecast is installed (`single_series`). Holes of the
-rows that baselines see are filled by straight lines, at an origin by the last value.
+intervals, at each horizon; the CRPS of single origins is kept too, for paired standard errors. `WishartForecaster` has
+no option but its 500 draws; the others are Gaussian, with their CRPS in closed form. AutoARIMA and AutoETS are scored
+where statsforecast is installed (`single_series`). Holes of the rows that baselines see are filled by straight lines,
+at an origin by the last value.
 `--inner` runs the same protocol within the training parts alone, for development. Finished cells are kept: a run can be
 stopped and continued.
 """
@@ -141,10 +142,34 @@ OURS = "WishartForecaster()"
 # --- scores --------------------------------------------------------------------------------------------
 
 
-def summed(crps: np.ndarray, covered: np.ndarray, sd: np.ndarray) -> dict[str, list[float]]:
-    """By horizon, over origins and columns; cells that were not observed are NaN."""
+def summed(crps: np.ndarray, covered: np.ndarray, sd: np.ndarray) -> dict[str, list[Any]]:
+    """By horizon, over origins and columns, and the CRPS of each origin too, over columns; cells that were not observed
+    are NaN.
+    """
     by_column = np.nanmean(crps, axis=0) / sd
-    return {"crps": np.nanmean(by_column, axis=1).tolist(), "coverage": np.nanmean(covered, axis=(0, 2)).tolist()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # an origin without any observation
+        by_origin = np.nanmean(crps / sd, axis=2)
+    return {
+        "crps": np.nanmean(by_column, axis=1).tolist(),
+        "coverage": np.nanmean(covered, axis=(0, 2)).tolist(),
+        "origins": [[None if np.isnan(v) else float(v) for v in row] for row in by_origin],
+    }
+
+
+def paired_block_error(first: np.ndarray, second: np.ndarray, length: int) -> float:
+    """The standard error of the mean difference of two scores of the same origins, in order of time, one a row.
+
+    Windows that overlap are correlated, so the error is that of means over blocks of `length` origins, side by side;
+    blocks are shorter where there would be fewer than five. Origins that one of them has no score of (NaN) do not
+    count.
+    """
+    difference = (first - second)[~np.isnan(first - second)]
+    n_blocks = max(len(difference) // max(length, 1), min(5, len(difference)))
+    if n_blocks < 2:
+        return float("nan")
+    means = [part.mean() for part in np.array_split(difference, n_blocks)]
+    return float(np.std(means, ddof=1) / np.sqrt(n_blocks))
 
 
 def of_baseline(name: str, series: SeriesSet, split: Split, targets: np.ndarray, sd: np.ndarray) -> dict[str, Any]:
@@ -179,7 +204,7 @@ def of_ours(series: SeriesSet, split: Split, targets: np.ndarray, sd: np.ndarray
 def chosen(model: Any) -> dict[str, Any]:
     names = ("lags", "calendar", "transform", "rank", "white_noise", "n_inducing", "max_iter")
     values = {name: repr(getattr(model, f"{name}_")) for name in names}
-    return {"model": model.status_, "chosen": values}
+    return {"model": model.status_, "chosen": values, "options": model.reasons_.get("options")}
 
 
 def run(series: SeriesSet, split: Split, label: str) -> dict[str, Any]:
@@ -187,7 +212,9 @@ def run(series: SeriesSet, split: Split, label: str) -> dict[str, Any]:
     targets = np.stack([values[[o + h - 1 for h in series.horizons]] for o in split.origins])
     sd = np.nanstd(values[: split.n_train], axis=0)
     found = of_ours(series, split, targets, sd) if label == OURS else of_baseline(label, series, split, targets, sd)
-    return {**found, "horizons": list(series.horizons), "n_origins": len(split.origins), "provenance": provenance()}
+    step = split.origins[1] - split.origins[0]
+    facts = {"horizons": list(series.horizons), "n_origins": len(split.origins), "origin_step": step}
+    return {**found, **facts, "provenance": provenance()}
 
 
 def split_of(series: SeriesSet, is_inner: bool) -> Split:

@@ -10,7 +10,7 @@ after origin. The number is the mean CRPS by band of horizons, in standard devia
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ import numpy as np
 import pandas as pd
 
 from wishflow.files.json import write_json_atomic
-from wishflow.series.choosing import Config, Judge, Piece, band_names, choose
+from wishflow.numerics.process import BLAS
+from wishflow.series.choices import Choice, Given, by_rolled_forecasts, by_the_evidence
+from wishflow.series.choosing import Config, Judge, Piece, band_names
 
 from ..paths import RESULTS
 from ..provenance import provenance
@@ -27,6 +29,7 @@ from .forecasts import filled, split_of
 
 WINDOWS = ((0.55, 0.7), (0.7, 0.85), (0.85, 1.0))
 FRACTION = 0.1
+WAYS = {"rolled": by_rolled_forecasts, "evidence": by_the_evidence}
 
 
 def growth() -> pd.DataFrame:
@@ -66,10 +69,10 @@ def frames() -> dict[str, pd.DataFrame]:
 SHORT = ("macro", "sunspots", "monthly")
 
 
-def judge_of(frame: pd.DataFrame, end: int, fraction: float, has_evidence: bool = False) -> Judge:
+def judge_of(frame: pd.DataFrame, end: int, fraction: float) -> Judge:
     rows = filled(frame.iloc[:end])
     piece = Piece(rows, frame.index[:end], np.zeros((end, 0)), 0, end)
-    return Judge([piece], pd.Index(frame.columns.astype(str)), fraction, has_evidence)
+    return Judge([piece], pd.Index(frame.columns.astype(str)), fraction)
 
 
 def words(config: Config) -> str:
@@ -77,10 +80,11 @@ def words(config: Config) -> str:
     return f"{len(config.lags)} lags up to {config.lags[-1]}, {logs} logarithms, {config.prior.describe()}"
 
 
-def run(frame: pd.DataFrame, has_evidence: bool) -> dict[str, Any]:
+def run(frame: pd.DataFrame, way: Callable[[Judge, Given], Choice]) -> dict[str, Any]:
     scores, chosen, n = [], [], len(frame)
     for first, end in ((round(a * n), round(b * n)) for a, b in WINDOWS):
-        config = choose(judge_of(frame, first, FRACTION, has_evidence), None, None, None).config
+        with BLAS.held():
+            config = way(judge_of(frame, first, FRACTION), Given()).config
         judge = judge_of(frame, end, (end - first) / end)
         judge.n_folds = 1
         found = judge.score(config)
@@ -100,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
     results: dict[str, Any] = {"series": {}, "provenance": provenance()}
     for name, frame in frames().items():
-        found = {label: run(frame, label == "evidence") for label in ("rolled", "evidence")}
+        found = {label: run(frame, way) for label, way in WAYS.items()}
         results["series"][name] = found
         change = np.exp(np.mean(np.log(found["evidence"]["crps"]) - np.log(found["rolled"]["crps"]))) - 1.0
         numbers = [" ".join(f"{value:.4f}" for value in found[label]["crps"]) for label in found]

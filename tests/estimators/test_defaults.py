@@ -120,7 +120,7 @@ def test_without_rows_to_choose_by_options_are_plain(options, n, why):
     model = wf.WishartForecaster(**options)
     panel = read(hourly(n), "y")
     fraction = model.validation_fraction
-    found = defaults.settings_of(model.get_params(deep=False), panel, None, fraction)
+    (found,) = defaults.settings_of(model.get_params(deep=False), panel, None, fraction)
     assert (found.lags, found.calendar, found.transform, found.rank) == (1, False, None, 10)
     assert (found.white_noise, found.n_inducing, found.max_iter, found.is_validated) == ("constant", 100, None, False)
     assert all(why in reason for reason in found.reasons.values()) and len(found.reasons) == 7

@@ -6,6 +6,7 @@ evidence (`linear_gaussian.log_evidence`) uses all rows, and needs no rows to be
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -19,7 +20,7 @@ from jaxtyping import Bool, Float
 from .linear_gaussian import Moments, Stretch, log_evidence, moments
 from .linear_prior import DEFAULT, Prior
 
-# Rolled forecasts decide from so many rows on, or from so many series on, for which the evidence takes long.
+# Rolled forecasts alone decide from so many rows on, or from so many series on, for which the evidence takes long.
 SHORT_ROWS, MOST_SERIES = 500, 50
 TIGHTNESSES = (0.03, 0.1, 0.3, 1.0, 3.0)
 CROSSES = (3.0, 10.0, math.inf)
@@ -31,7 +32,7 @@ LEAST_RANK_CORRELATION = 0.8
 
 
 def is_short(n_rows: int, dim: int) -> bool:
-    """Whether the evidence decides."""
+    """Whether the evidence is asked."""
     return n_rows < SHORT_ROWS and dim <= MOST_SERIES
 
 
@@ -49,14 +50,37 @@ def priors_of(dim: int) -> list[Prior]:
     return [Prior(*values) for values in itertools.product(TIGHTNESSES, crosses, SUMS)]
 
 
-def chosen(stretches: Sequence[Stretch], lags: tuple[int, ...]) -> tuple[Prior, float] | None:
-    """The prior of the highest evidence, and how many nats it is above the default; None where no row has a past."""
-    found = _sums(stretches, lags)
-    if found is None:
-        return None
-    evidence = {prior: log_evidence(found, lags, prior) for prior in priors_of(found.cross.shape[1])}
-    best = max(evidence, key=lambda prior: evidence[prior])
-    return best, evidence[best] - evidence[DEFAULT]
+@dataclasses.dataclass(frozen=True)
+class Best:
+    """Lags and prior of the highest evidence, and how many nats it is above that of the default prior with these lags,
+    and above the best of the longest lags.
+    """
+
+    lags: tuple[int, ...]
+    prior: Prior
+    above_default: float
+    above_longest: float
+
+
+def chosen(stretches: Sequence[Stretch], sets: Sequence[tuple[int, ...]]) -> Best | None:
+    """Lags (one of the sets, from short to long) and prior of the highest evidence; None where no row has a past.
+
+    All candidates predict the same rows, those that have a past for each of them. Lags that leave less than half of the
+    rows are no candidates.
+    """
+    n_rows = sum(map(len, stretches))
+    usable = [lags for lags in sets if 2 * sum(max(0, len(s) - max(lags)) for s in stretches) >= n_rows] or sets[:1]
+    first = max(max(lags) for lags in usable)
+    evidence: dict[tuple[int, ...], dict[Prior, float]] = {}
+    for lags in usable:
+        found = _sums(stretches, lags, first)
+        if found is None:
+            return None
+        evidence[lags] = {prior: log_evidence(found, lags, prior) for prior in priors_of(found.cross.shape[1])}
+    highest = {lags: max(values.values()) for lags, values in evidence.items()}
+    best = max(highest, key=lambda lags: highest[lags])
+    prior = max(evidence[best], key=lambda one: evidence[best][one])
+    return Best(best, prior, highest[best] - evidence[best][DEFAULT], highest[best] - highest[usable[-1]])
 
 
 def by_itself(stretches: Sequence[Stretch], d: int, lags: tuple[int, ...]) -> float:
@@ -91,6 +115,7 @@ def gains(
     return np.array([gain(d) for d in range(dim)])
 
 
-def _sums(stretches: Sequence[Stretch], lags: tuple[int, ...]) -> Moments | None:
-    parts = [m for s in stretches if (m := moments(s, lags, 0, len(s))) is not None]
+def _sums(stretches: Sequence[Stretch], lags: tuple[int, ...], first: int = 0) -> Moments | None:
+    """Sums over the steps to the rows from `first` on of each stretch."""
+    parts = [m for s in stretches if (m := moments(s, lags, first, len(s))) is not None]
     return functools.reduce(operator.add, parts) if parts else None

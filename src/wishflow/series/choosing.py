@@ -1,4 +1,4 @@
-"""What `"auto"` chooses: lags, calendar, transform and the strength of the prior, by rolled validation.
+"""Scores of linear candidates by rolled validation, which options that are `"auto"` are chosen by (`choices`).
 
 Candidates are linear Gaussian auto-regressions (`linear_gaussian`). Each is fitted to the rows before a fold of the
 last part of the data and forecasts that fold from origin after origin, at all horizons. A candidate counts by its CRPS
@@ -8,18 +8,17 @@ in the units of y, by bands of horizons, so that an option must pay a day ahead 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.special
 import scipy.stats
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from ..metrics import crps_gaussian
 from ..numerics.scaling import Scaler
-from . import by_evidence
 from . import linear_gaussian as linear
 from .data.calendar import PERIODS, harmonics, seconds
 from .data.effects import series_scalers
@@ -33,18 +32,8 @@ LEAST_ROWS = 50
 N_FOLDS, MOST_ORIGINS = 3, 60
 # The longest horizon that is scored is a season, within these.
 SHORTEST_SEASON, LONGEST_SEASON = 24, 168
-# A candidate that is larger must lower the log of the score by so much, and by so much more for few rows, which are
-# described better by one of many candidates by chance.
-MARGIN, MARGIN_OF_ROWS = 0.001, 1.0
 # A calendar is asked about periods that the data cover so many times, with at least so many rows in each.
 LEAST_CYCLES, LEAST_IN_CYCLE = 2.0, 4
-TIGHTNESSES = (0.1, 0.03, 1.0)
-# Rows for each weight of a regression, and the most weights.
-ROWS_PER_WEIGHT, MOST_WEIGHTS = 4, 700
-# The same where the evidence chooses how far weights are from zero.
-ROWS_PER_SMALL_WEIGHT = 2
-# A column must be as skewed as this for a logarithm to be tried.
-LEAST_SKEWNESS = 1.0
 LEVELS = (np.arange(25) + 0.5) / 25
 NORMALS = scipy.special.ndtri(LEVELS)
 
@@ -117,18 +106,12 @@ def origins_of(first: int, end: int, n_steps: int, most: int = MOST_ORIGINS) -> 
 
 
 class Judge:
-    """Scores candidates on pieces of series; what candidates have in common is computed once.
+    """Scores candidates on pieces of series; what candidates have in common is computed once."""
 
-    Whether the evidence chooses depends on the numbers of rows and series, unless `has_evidence` says so.
-    """
-
-    def __init__(
-        self, pieces: Sequence[Piece], columns: pd.Index, fraction: float, has_evidence: bool | None = None
-    ) -> None:
+    def __init__(self, pieces: Sequence[Piece], columns: pd.Index, fraction: float) -> None:
         self.pieces, self.columns, self.fraction = list(pieces), columns, fraction
         values = np.concatenate([p.values for p in pieces])
         self.raw = values
-        self.has_evidence = by_evidence.is_short(*values.shape) if has_evidence is None else has_evidence
         self.sd = [np.maximum(scaler.scale, linear.TINY) for scaler in scalers_of(self.pieces, values)]
         indices = [p.index for p in pieces]
         self.season = season_of(indices, eligible_periods(indices))
@@ -331,7 +314,7 @@ def _log_density(
     return scipy.stats.norm.logpdf(z, at, sd) + slope
 
 
-# --- candidates ------------------------------------------------------------------------------------
+# --- periods ---------------------------------------------------------------------------------------
 
 
 def eligible_periods(indices: Sequence[pd.Index]) -> tuple[str, ...]:
@@ -354,136 +337,3 @@ def season_of(indices: Sequence[pd.Index], periods: tuple[str, ...]) -> int | No
         return None
     stamps = seconds(max(indices, key=len))
     return round(PERIODS[periods[0]][0] / float(np.median(np.diff(stamps))))
-
-
-def calendar_candidates(periods: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """No calendar, then all choices of the periods, the smaller ones first."""
-    choices = [tuple(p for i, p in enumerate(periods) if mask >> i & 1) for mask in range(1 << len(periods))]
-    return sorted(choices, key=len)
-
-
-def lag_candidates(
-    dim: int, n_rows: int, season: int | None, rows_per_weight: int = ROWS_PER_WEIGHT
-) -> list[tuple[int, ...]]:
-    """From short to long, as many as the rows can tell the weights of."""
-    runs = [tuple(range(1, p + 1)) for p in (1, 2, 3, 6, 12)]
-    seasonal: list[tuple[int, ...]] = []
-    if season is not None and season > 3:
-        seasonal = [(1, 2, 3, season), (*range(1, min(season, 7)), season, season + 1)]
-        if season <= 31:
-            seasonal.append(tuple(range(1, season + 2)))
-    found = {lags for lags in (*runs, *seasonal) if len(set(lags)) == len(lags)}
-    room = min(n_rows / rows_per_weight, MOST_WEIGHTS)
-    fitting = {lags for lags in found if len(lags) * dim <= room and max(lags) <= n_rows // 5}
-    return sorted(fitting | {(1,)}, key=lambda lags: (len(lags), lags))
-
-
-@dataclasses.dataclass(frozen=True)
-class Choice:
-    """What was chosen, and for each option a sentence that says why."""
-
-    config: Config
-    reasons: Mapping[str, str]
-    scores: Scores | None
-
-
-def choose(
-    judge: Judge,
-    lags: tuple[int, ...] | None,
-    periods: tuple[str, ...] | None,
-    transform: tuple[str | None, ...] | None,
-) -> Choice:
-    """The best of the candidates; what is not None was given, and stays."""
-    indices = [p.index for p in judge.pieces]
-    eligible, reasons = eligible_periods(indices), {}
-    margin = MARGIN + MARGIN_OF_ROWS / judge.n_rows
-    start = lags or ((1, 2, 3) if judge.n_rows >= 3 * LEAST_ROWS else (1,))
-    best = Config(start, periods or (), transform if transform is not None and any(transform) else ())
-    if periods is None:
-        options = [dataclasses.replace(best, periods=p) for p in calendar_candidates(eligible)]
-        best, said = _best(judge, options, margin)
-        named = ", ".join(eligible) or "no period that the data cover twice"
-        reasons["calendar"] = f"of {named}: {said}"
-    if judge.has_evidence:
-        best, more = _by_evidence(judge, best, lags is None, transform is None)
-        return Choice(best, reasons | more, judge.score(best))
-    if lags is None:
-        found = lag_candidates(judge.dim, judge.n_rows, judge.season)
-        best, said = _best(judge, [dataclasses.replace(best, lags=p) for p in found], margin)
-        reasons["lags"] = f"of {len(found)} candidates: {said}"
-    options = [best, *(dataclasses.replace(best, prior=Prior(t)) for t in TIGHTNESSES)]
-    best, said = _best(judge, options)
-    reasons["prior"] = f"{best.prior.describe()}: {said}"
-    if transform is None:
-        best, reasons["transform"] = _with_logarithms(judge, best)
-    return Choice(best, reasons, judge.score(best))
-
-
-def _by_evidence(judge: Judge, config: Config, is_free: bool, is_plain: bool) -> tuple[Config, dict[str, str]]:
-    """Lags (where they are free), prior and logarithms (where no transform was given) of a short series.
-
-    The lags are the longest of the candidates: the prior holds old ones small, as far as the evidence says.
-    """
-    reasons = {}
-    if is_free:
-        sets = lag_candidates(judge.dim, judge.n_rows, judge.season, ROWS_PER_SMALL_WEIGHT)
-        config = dataclasses.replace(config, lags=sets[-1])
-        reasons["lags"] = f"the longest of {len(sets)} candidates"
-    if is_plain:
-        config, reasons["transform"] = _with_logarithms(judge, config)
-    found = by_evidence.chosen(judge.stretches(config), config.lags)
-    if found is None:
-        return config, reasons | {"prior": "too few rows to compare"}
-    prior, gain = found
-    said = f"{prior.describe()}: evidence {gain:.0f} nats above that of {DEFAULT.describe()}"
-    return dataclasses.replace(config, prior=prior), reasons | {"prior": said}
-
-
-def _best(judge: Judge, options: Sequence[Config], margin: float = MARGIN) -> tuple[Config, str]:
-    """The option with the lowest score; a later, larger one must be better by a margin."""
-    best, lowest, first = options[0], np.inf, np.inf
-    for option in options:
-        found = judge.score(option)
-        total = np.inf if found is None else found.total
-        if not np.isfinite(first):
-            first = total
-        if total < lowest - margin:
-            best, lowest = option, total
-    if not np.isfinite(lowest):
-        return options[0], "too few rows to compare"
-    gain = 100.0 * (1.0 - np.exp(lowest - first))
-    return best, f"rolled CRPS {gain:.1f} % below the smallest" if gain > 0 else "the smallest is as good"
-
-
-def _with_logarithms(judge: Judge, config: Config) -> tuple[Config, str]:
-    """log1p for skewed columns without negative values whose rolled density and CRPS are better behind it; of a short
-    series, for columns of positive numbers that are skewed or grow, and whose evidence is higher.
-    """
-    is_short, candidates = judge.has_evidence, _skewed(judge.raw)
-    if is_short:
-        longest = max((p.values for p in judge.pieces), key=len)
-        candidates = (candidates | by_evidence.grows(longest)) & (np.nanmin(judge.raw, axis=0) > 0.0)
-    if not candidates.any():
-        return config, "no column without negative values is strongly skewed" + (" or grows" if is_short else "")
-    tried = dataclasses.replace(config, transform=tuple("log1p" if flag else None for flag in candidates))
-    if is_short:
-        gains = by_evidence.gains(judge.stretches(config), judge.stretches(tried), judge.log_slopes(tried), config.lags)
-        wins = candidates & (gains > by_evidence.LEAST_GAIN)
-    else:
-        plain, logged = judge.score(config), judge.score(tried)
-        if plain is None or logged is None:
-            return config, "too few rows to compare"
-        wins = candidates & (logged.log_density > plain.log_density)
-        wins &= np.log(logged.crps + linear.TINY).mean(0) < np.log(plain.crps + linear.TINY).mean(0)
-    names = ", ".join(str(c) for c in judge.columns[wins])
-    why = "higher evidence" if is_short else "higher held-out density and lower CRPS"
-    said = f"log1p for {names}: {why}" if wins.any() else "log1p did not pay"
-    chosen = tuple("log1p" if flag else None for flag in wins) if wins.any() else ()
-    return dataclasses.replace(config, transform=chosen), said
-
-
-def _skewed(values: Float[np.ndarray, "N D"]) -> Bool[np.ndarray, " D"]:
-    with np.errstate(invalid="ignore"):
-        centred = values - np.nanmean(values, axis=0)
-        skewness = np.nanmean(centred**3, axis=0) / np.maximum(np.nanstd(values, axis=0) ** 3, linear.TINY)
-    return (np.nanmin(values, axis=0) >= 0.0) & (skewness > LEAST_SKEWNESS)

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError
+from ..numerics.process import BLAS
 from ..specs import checks
 from ..training.specs import TrainingSpec
 from ..wishart.specs import Wishart
-from . import choosing
+from . import choices, choosing
 from .data.calendar import calendar_option, with_harmonics
 from .data.frames import Panel, check_targets
 from .data.intake import training_data
@@ -50,7 +51,7 @@ def is_auto(value: Any) -> bool:
 class Settings:
     """The options of a fit, none of them "auto". `periods` are those of a calendar that was chosen (None: `calendar`
     says which), `prior` is that of the linear weights, `season` the number of rows in the shortest
-    period of the calendar, `reasons` say why a value was chosen.
+    period of the calendar, `reasons` say why a value was chosen, and `way` by what ("evidence", "rolled forecasts").
     """
 
     lags: Lags
@@ -65,6 +66,7 @@ class Settings:
     season: int | None = None
     reasons: Mapping[str, str] = dataclasses.field(default_factory=dict)
     is_validated: bool = False
+    way: str = ""
 
 
 def plain_settings(options: Mapping[str, Any], why: str | None = None) -> Settings:
@@ -96,31 +98,36 @@ def why_plain(options: Mapping[str, Any], panel: Panel) -> str | None:
     return None if axis.is_regular else "stamps are irregular"
 
 
-def settings_of(options: Mapping[str, Any], panel: Panel, X: Panel | None, fraction: float) -> Settings:
-    """The options of a fit to these data."""
+def settings_of(options: Mapping[str, Any], panel: Panel, X: Panel | None, fraction: float) -> tuple[Settings, ...]:
+    """The options of a fit to these data; of short series there may be two, of which held-back rows keep one."""
     plain = plain_settings(options)  # checks what was given
     check_targets(panel, 1)
     why = why_plain(options, panel)
     if why is not None:
-        return plain_settings(options, why)
+        return (plain_settings(options, why),)
     try:
         judge = judge_of(options, panel, X, fraction)
     except DataError:  # rows off the grid: they are no series of steps of one length
-        return plain_settings(options, "rows do not lie on one grid")
-    given_lags = None if is_auto(options["lags"]) else chosen_lags(plain.lags)
-    has_calendar = not is_auto(options["calendar"])
-    has_transform = not is_auto(options["transform"])
-    choice = choosing.choose(
-        judge,
-        given_lags,
-        given_periods(judge, plain.calendar) if has_calendar else None,
-        named_transforms(plain.transform, panel) if has_transform else None,
+        return (plain_settings(options, "rows do not lie on one grid"),)
+    given = choices.Given(
+        None if is_auto(options["lags"]) else chosen_lags(plain.lags),
+        None if is_auto(options["calendar"]) else given_periods(judge, plain.calendar),
+        None if is_auto(options["transform"]) else named_transforms(plain.transform, panel),
     )
-    config, reasons = choice.config, dict(choice.reasons)
-    n_rows, dim = judge.n_rows, judge.dim
+    # Many small systems: threads of BLAS wait for each other longer than they compute.
+    with BLAS.held():
+        found = choices.choose(judge, given)
+    return tuple(_settings(options, plain, judge, given, choice) for choice in found)
+
+
+def _settings(
+    options: Mapping[str, Any], plain: Settings, judge: choosing.Judge, given: choices.Given, choice: choices.Choice
+) -> Settings:
+    """A choice, what was given, and sizes by the numbers of rows and series."""
+    config, n_rows, dim = choice.config, judge.n_rows, judge.dim
     transform = plain.transform
-    if not has_transform:
-        transform = dict(zip(panel.columns, config.transform, strict=True)) if config.transform else None
+    if given.transform is None:
+        transform = dict(zip(judge.columns, config.transform, strict=True)) if config.transform else None
     sizes: dict[str, tuple[Any, str]] = {
         "rank": (min(RANK, dim), f"{RANK} columns of J, or as many as there are series"),
         "white_noise": (
@@ -134,17 +141,18 @@ def settings_of(options: Mapping[str, Any], panel: Panel, X: Panel | None, fract
         "max_iter": (ITERATIONS, "held-back rows end training earlier"),
     }
     chosen = {name: value if is_auto(options[name]) else getattr(plain, name) for name, (value, _) in sizes.items()}
-    reasons |= {name: said for name, (_, said) in sizes.items() if is_auto(options[name])}
+    said = {name: why for name, (_, why) in sizes.items() if is_auto(options[name])}
     return Settings(
-        plain.lags if given_lags is not None else checks.lags(config.lags),
+        plain.lags if given.lags is not None else checks.lags(config.lags),
         plain.calendar,
         transform,
         **chosen,
-        periods=None if has_calendar else config.periods,
+        periods=config.periods if given.periods is None else None,
         prior=config.prior,
         season=judge.season,
-        reasons=reasons,
+        reasons={**choice.reasons, **said},
         is_validated=True,
+        way=choice.way,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from ..callbacks import CallbackList
 from ..inducing.points import inducing_points
 from ..numerics.devices import computing, on_device
+from ..training.loop import STOPPED
 from ..training.specs import TrainingSpec
 from .data.units import Tail, Units
 from .defaults import Settings, validates
@@ -21,6 +22,7 @@ from .specs import DynamicsSpec, chosen_lags
 from .starts import latent_start, latent_states, start_of
 from .training import SeriesProblem, train_member
 from .validated import Validated, ValidatedProblem, is_possible, train_validated
+from .ways import compared
 from .windows import Series, all_ticks, imputed, scored_items, whole_gaps
 
 
@@ -38,10 +40,38 @@ class FitTask:
     n_members: int = 1
 
 
-def train(task: FitTask, calibrates: bool, callbacks: Callable[[int], list]) -> Validated:
-    """The trained members: by rolled validation where there are rows for it. `callbacks` makes them, given a number of
-    items.
+@dataclasses.dataclass(frozen=True)
+class _Prepared:
+    """The members of a task: problems of rolled validation where there are rows for it (else None), and plain ones."""
+
+    task: FitTask
+    validated: list[ValidatedProblem] | None
+    plain: list[SeriesProblem]
+    n_items: int
+
+
+def train(tasks: Sequence[FitTask], calibrates: bool, callbacks: Callable[[int], list]) -> tuple[FitTask, Validated]:
+    """The trained members of the first task, or of the second, where held-back rows prefer it clearly.
+
+    Only tasks with rolled validation are compared: on the same rows, in the same units, each by what it keeps.
+    `callbacks` makes callbacks, given a number of items. One that ends training ends it for good.
     """
+    prepared = [_prepared(task, calibrates) for task in tasks]
+    with computing(), CallbackList(callbacks(prepared[0].n_items)) as calls:
+        found = _trained(prepared[0], calls)
+        is_ended = any(one.status.startswith(STOPPED) for one in found.members)
+        others = [p for p in prepared[1:] if p.validated is not None and prepared[0].validated is not None]
+        if is_ended or not others:
+            return tasks[0], found
+        other = _trained(others[0], calls)
+    verdict = compared((found, other), [task.settings.way for task in tasks])
+    kept = tasks[verdict.which]
+    reasons = {**kept.settings.reasons, "options": verdict.why}
+    settings = dataclasses.replace(kept.settings, reasons=reasons)
+    return dataclasses.replace(kept, settings=settings), verdict.kept
+
+
+def _prepared(task: FitTask, calibrates: bool) -> _Prepared:
     spec, settings = task.spec, task.settings
     series: list[Series] = list(task.tails.values())
     ticks, full = all_ticks(series, spec, spec.step), [imputed(s) for s in series]
@@ -58,31 +88,25 @@ def train(task: FitTask, calibrates: bool, callbacks: Callable[[int], list]) -> 
         inputs = np.asarray(layout.kernel_inputs(on_device(whole.X)))
         places = [inducing_points(inputs, settings.n_inducing, seed) for _, seed in plans]
     if is_validated:
+        data = (task.units, task.tails, layout)
         problems = [
             ValidatedProblem(
-                kind,
-                task.training,
-                task.units,
-                task.tails,
-                layout,
-                Z,
-                settings.prior,
-                settings.season,
-                seed,
-                task.schedule,
-                calibrates,
+                kind, task.training, *data, Z, settings.prior, settings.season, seed, task.schedule, calibrates
             )
             for (kind, seed), Z in zip(plans, places, strict=True)
         ]
         if is_possible(problems[0]):
-            with computing():
-                return train_validated(problems, callbacks(len(whole)))
+            return _Prepared(task, problems, [], len(whole))
     plain = [
         SeriesProblem(spec, task.training, layout, *items, start, Z, seed, task.schedule)
         for (_, seed), Z in zip(plans, places, strict=True)
     ]
-    n = len(plain)
-    with computing(), CallbackList(callbacks(plain[0].n_items)) as calls:
-        started = time.perf_counter()
-        found = [train_member(problem, calls, k, n, started) for k, problem in enumerate(plain)]
+    return _Prepared(task, None, plain, plain[0].n_items)
+
+
+def _trained(prepared: _Prepared, calls: CallbackList) -> Validated:
+    if prepared.validated is not None:
+        return train_validated(prepared.validated, calls)
+    n, started = len(prepared.plain), time.perf_counter()
+    found = [train_member(problem, calls, k, n, started) for k, problem in enumerate(prepared.plain)]
     return Validated(tuple(found), np.full(n, 1.0 / n), None, None)

@@ -49,7 +49,7 @@ from .specs import DynamicsSpec, Lags, chosen_lags
 from .step_scores import counted_once, new_steps, row_scores, step_scores
 from .summary import announce, summary_of, warn_of_drift
 from .validated import Validated
-from .windows import Series, value_range
+from .windows import value_range
 
 
 class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
@@ -165,7 +165,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         column "member".
     validation_history_ : DataFrame or None
         The candidates that were compared on the held-back rows: CRPS by band of horizons, coverage of 80 % intervals,
-        and which one was kept. None where nothing was compared. With several members it has a column "member".
+        and which one was kept. None where nothing was compared. With several members it has a column "member", and
+        where two choices of options were compared a column "options by".
     n_iter_ : int
         Number of iterations, of all members together.
     status_ : str
@@ -189,7 +190,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
     max_iter_ : int
         The most iterations.
     reasons_ : dict of str to str
-        Why the values of options that were "auto" were chosen, by option.
+        Why the values of options that were "auto" were chosen, by option; "prior" is that of the linear weights, and
+        "options" says which of two choices was kept.
     freq_ : str, number or None
         Frequency of the steps, given or inferred. None: stamps are irregular.
     end_ : Timestamp, Period or number
@@ -240,7 +242,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
 
     Choice of options: lags, calendar and transform that are "auto" are chosen by rolled forecasts of linear models over
     the last rows, the sizes by the number of rows and series. Below 500 rows the evidence of the linear model chooses
-    its prior and the transform, and the lags are the longest that the rows have room for.
+    lags, transform and prior too. Where the two differ, both are trained, which takes twice as long. The held-back rows
+    decide: the choice of the evidence is kept unless the other one is clearly ahead.
 
     Held-back rows: the last `validation_fraction` of the rows also decides when training ends and what is kept of it:
     the linear auto-regression that training starts from, the Wishart noise beside it, or the GP drift too. What is kept
@@ -431,40 +434,45 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         fraction = checks.fraction("validation_fraction", self.validation_fraction)
         n_members = checks.positive_int("n_members", self.n_members)
         size = checks.whole_number("reservoir_size", self.reservoir_size, 0, updating.MOST_RESERVOIR)
-        settings = defaults.plain_settings(self.get_params(deep=False), "validation_fraction=0: no rows to choose by")
+        plain = defaults.plain_settings(self.get_params(deep=False), "validation_fraction=0: no rows to choose by")
+        ways: tuple[defaults.Settings, ...] = (plain,)
         if fraction > 0.0:
-            settings = defaults.settings_of(self.get_params(deep=False), panel, covariates, fraction)
-        lags = settings.lags
-        check_targets(panel, lags)
-        self.spec_ = self._spec(lags, settings)
+            ways = defaults.settings_of(self.get_params(deep=False), panel, covariates, fraction)
         self.seed_ = checks.fixed_seed(self.random_state)
         self.columns_, self.is_series_, self.is_panel_ = panel.columns, panel.is_series, panel.is_panel
         self.name_: Any = y.name if isinstance(y, pd.Series) else None
-        has_effects = checks.flag("panel_effects", self.panel_effects)
-        chosen = (settings.transform, settings.calendar, self.freq, has_effects)
-        data = training_data(panel, covariates, self.spec_, *chosen)
-        self.units_, tails = data if settings.periods is None else defaults.with_periods(*data, settings.periods)
-        announce(self, settings)
         self.fh_ = fh
-        series: list[Series] = list(tails.values())
-        seen = None if self.limits is None else value_range(self.units_.in_common(tails))
-        self.limits_ = self._limits(seen)
-        n_rows = sum(len(s) for s in series)
-        self.training_ = self._training(n_rows, len(panel.columns), settings.max_iter)
-        if defaults.validates(self.spec_, settings):
-            self.training_ = defaults.quick(self.training_, fraction, self.n_train_samples is not None)
-        task = FitTask(self.spec_, self.training_, self.units_, tails, settings, self.seed_, self._schedule, n_members)
-        n_steps = n_members * self.training_.max_iter
+        has_effects, tasks = checks.flag("panel_effects", self.panel_effects), []
+        for way in ways:
+            check_targets(panel, way.lags)
+            spec = self._spec(way.lags, way)
+            units, tails = training_data(panel, covariates, spec, way.transform, way.calendar, self.freq, has_effects)
+            if way.periods is not None:
+                units, tails = defaults.with_periods(units, tails, way.periods)
+            training = self._training(sum(len(s) for s in tails.values()), len(panel.columns), way.max_iter)
+            if defaults.validates(spec, way):
+                training = defaults.quick(training, fraction, self.n_train_samples is not None)
+            tasks.append(FitTask(spec, training, units, tails, way, self.seed_, self._schedule, n_members))
+        self._take(tasks[0])
+        announce(self, ways)
+        n_steps = sum(n_members * task.training.max_iter for task in tasks)
         calibrates = self.calibrate is not None
-        kept = checkpoints_of(self.checkpoint_dir, type(self).__name__, task, calibrates)
+        kept = checkpoints_of(self.checkpoint_dir, type(self).__name__, tasks, calibrates)
         with interruptible(kept):
-            found = train(task, calibrates, lambda n_items: watched(make_callbacks(self, n_items, n_steps), kept))
+            callbacks = lambda n_items: watched(make_callbacks(self, n_items, n_steps), kept)  # noqa: E731
+            task, found = train(tasks, calibrates, callbacks)
+        self._take(task)
         self._accept(found, n_members, kept)
         self.monitor_: DriftMonitor | None = DriftMonitor.of(found.held_scores)
         self.validation_history_, self.calibration_ = found.candidates, found.calibration
-        self.tails_ = {key: self.units_.last_rows(tail) for key, tail in tails.items()}
-        self.reservoir_: dict[Any, Tail] | None = updating.reservoir_of(self.units_, tails, size)
-        self._keep(settings)
+        self.tails_ = {key: self.units_.last_rows(tail) for key, tail in task.tails.items()}
+        self.reservoir_: dict[Any, Tail] | None = updating.reservoir_of(self.units_, task.tails, size)
+        self._keep(task.settings)
+
+    def _take(self, task: FitTask) -> None:
+        """Keep spec, training, units and limits of a task."""
+        self.spec_, self.training_, self.units_ = task.spec, task.training, task.units
+        self.limits_ = self._limits(None if self.limits is None else value_range(task.units.in_common(task.tails)))
 
     def _accept(self, found: Validated, n_members: int, kept: Checkpoints | None) -> None:
         """The trained members; `model_` and `spec_` are those of the first."""

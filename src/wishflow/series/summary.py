@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from .defaults import Settings, is_auto
@@ -18,8 +19,9 @@ def summary_of(forecaster: Any) -> str:
         given = getattr(forecaster, name)
         why = forecaster.reasons_.get(name, "") if is_auto(given) else "given"
         lines.append(f"  {name:<12} {_shown(getattr(forecaster, f'{name}_')):<28} {why}")
-    if "prior" in forecaster.reasons_:
-        lines.append(f"  {'prior':<12} {'':<28} {forecaster.reasons_['prior']}")
+    for name in ("prior", "options"):
+        if name in forecaster.reasons_:
+            lines.append(f"  {name:<12} {'':<28} {forecaster.reasons_[name]}")
     if hasattr(forecaster, "members_"):
         pairs = zip(forecaster.members_, forecaster.weights_, strict=True)
         lines += ["", *(f"  member {k:<5} weight {weight:.2f}  {one.name}" for k, (one, weight) in enumerate(pairs))]
@@ -52,7 +54,7 @@ def warn_of_drift(forecaster: Any) -> None:
     )
 
 
-def announce(forecaster: Any, settings: Settings) -> None:
+def announce(forecaster: Any, ways: Sequence[Settings]) -> None:
     """What `fit` inferred and chose before it trains: on standard error where `verbose` asks for it, and warnings."""
     units = forecaster.units_
     if forecaster.innovations == "student_t" and units.transforms.grow_exponentially:
@@ -67,10 +69,12 @@ def announce(forecaster: Any, settings: Settings) -> None:
     if forecaster.freq is None and units.axis.step_name is not None:
         which = " (business days)" if units.axis.counts_business_days else ""
         print(f"freq={units.axis.step_name!r}{which} was inferred from the stamps.", file=sys.stderr)
-    values = {"lags": settings.lags, "calendar": units.periods, "transform": settings.transform}
-    chosen = [f"{name}={_shown(value)}" for name, value in values.items() if name in settings.reasons]
-    if chosen and settings.is_validated:
-        print(f"chosen by held-back rows: {'; '.join(chosen)}.", file=sys.stderr)
+    for settings in ways:
+        periods = units.periods if settings.periods is None else settings.periods
+        values = {"lags": settings.lags, "calendar": periods, "transform": settings.transform}
+        chosen = [f"{name}={_shown(value)}" for name, value in values.items() if name in settings.reasons]
+        if chosen and settings.is_validated:
+            print(f"chosen by {settings.way}: {'; '.join(chosen)}.", file=sys.stderr)
 
 
 def _shown(value: Any) -> str:

@@ -69,12 +69,15 @@ MOST_REFERENCE = 2000
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """A candidate: its CRPS at each origin, horizon and column, in standard deviations of y, and its draws' ratios."""
+    """A candidate: its CRPS at each origin, horizon and column, in standard deviations of y, its draws' ratios, and the
+    values of y that it was scored on (None: not kept).
+    """
 
     name: str
     crps: Float[np.ndarray, "N H P"]
     ratios: Float[np.ndarray, "N H P"]
     damping: float | None = None
+    y: Float[np.ndarray, "N H P"] | None = None
 
     def by_band(self) -> Float[np.ndarray, " B"]:
         return np.array([np.nanmean(self.crps[:, band]) for band in bands_of(self.crps.shape[1])])
@@ -93,12 +96,12 @@ def trial_of(
     with np.errstate(all="ignore"):
         y = units.inverse_each(origins.keys, np.clip(draws, -1e6, 1e6))
         crps = crps_samples(np.where(is_there, origins.y, 0.0), np.nan_to_num(y, nan=np.inf)) / sd
-    return Trial(name, np.where(is_there, crps, np.nan), ratios_of(draws, origins.z), damping)
+    return Trial(name, np.where(is_there, crps, np.nan), ratios_of(draws, origins.z), damping, origins.y)
 
 
-def choose(trials: Sequence[Trial]) -> Trial:
-    """The best of the candidates that lose to the first, the linear model, at no band of horizons; the linear model
-    where there are few origins.
+def choose(trials: Sequence[Trial], lead: float = LEAD) -> Trial:
+    """The best of the candidates that lose to the first, the reference, at no band of horizons and are `lead` standard
+    errors ahead of it; the reference where there are few origins.
     """
     reference = trials[0]
     if len(reference.crps) < LEAST_ORIGINS:
@@ -110,7 +113,7 @@ def choose(trials: Sequence[Trial]) -> Trial:
         gain = reference.by_origin(unit) - trial.by_origin(unit)
         gain = gain[np.isfinite(gain)]
         error = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else np.inf
-        if gain.mean() > LEAD * error:
+        if gain.mean() > lead * error:
             ahead.append((float(gain.mean()), trial))
     return max(ahead, key=lambda pair: pair[0])[1] if ahead else reference
 
@@ -151,8 +154,9 @@ class ValidatedProblem:
 @dataclasses.dataclass(frozen=True)
 class Validated:
     """The models that were kept, one for each member, with their weights; all candidates beside them (None: there were
-    none), the factors of the bands of their mixture, and scores of the held-back steps under it (`step_scores`), by
-    states that had not seen them.
+    none), the factors of the bands of their mixture, scores of the held-back steps under it (`step_scores`), by states
+    that had not seen them, and the rolled forecasts of what was kept (of several members the weighted mean of their
+    CRPS, which that of the mixture does not exceed).
     """
 
     members: tuple[Trained, ...]
@@ -160,6 +164,7 @@ class Validated:
     candidates: pd.DataFrame | None
     calibration: HorizonScales | None
     held_scores: Float[np.ndarray, "R J"] | None = None
+    rolled: Trial | None = None
 
 
 def is_possible(problem: ValidatedProblem) -> bool:
@@ -219,24 +224,24 @@ def _deviations(units: Units, tails: Mapping[Any, Tail], keys: Sequence[Any]) ->
 
 @dataclasses.dataclass(frozen=True)
 class _Outcome:
-    """A member: what was kept of it, all its candidates, and its state before it saw the held-back rows (None: the
-    linear model with Gaussian noise).
+    """A member: what was kept of it, all its candidates, the one that was kept, and its state before it saw the
+    held-back rows (None: the linear model with Gaussian noise).
     """
 
     trained: Trained
     candidates: pd.DataFrame
+    kept: Trial
     state: DynamicsModel | None
 
 
-def train_validated(problems: Sequence[ValidatedProblem], callbacks: Any = None) -> Validated:
+def train_validated(problems: Sequence[ValidatedProblem], calls: CallbackList) -> Validated:
     """Train the members, which differ by spec, seed and inducing points alone; weigh them, recalibrate their mixture.
 
     Members without weight are left out.
     """
     first, shared = problems[0], _Shared.of(problems[0])
-    with CallbackList(callbacks) as calls:
-        journal = functools.partial(Journal, calls, n_models=len(problems), started=time.perf_counter())
-        found = [_trained_member(p, shared, functools.partial(journal, (k,))) for k, p in enumerate(problems)]
+    journal = functools.partial(Journal, calls, n_models=len(problems), started=time.perf_counter())
+    found = [_trained_member(p, shared, functools.partial(journal, (k,))) for k, p in enumerate(problems)]
     states = [_state_with(one.state, p, shared.before) for one, p in zip(found, problems, strict=True)]
     held = _held_densities(states, shared, first.seed) if len(found) > 1 else np.zeros((1, 0))
     weights = mixture_weights(held, PRIOR_ROWS)
@@ -249,7 +254,13 @@ def train_validated(problems: Sequence[ValidatedProblem], callbacks: Any = None)
     if shared.counts_steps(first.layout.memory):
         steps = last_steps(shared.transitions, shared.is_held, shared.ages, MOST_REFERENCE)
         scores = step_scores([states[k] for k in kept], weights[kept], steps, first.seed)
-    return Validated(tuple(found[k].trained for k in kept), weights[kept], candidates, calibration, scores)
+    rolled = _mean_trial([found[k].kept for k in kept], weights[kept])
+    return Validated(tuple(found[k].trained for k in kept), weights[kept], candidates, calibration, scores, rolled)
+
+
+def _mean_trial(trials: Sequence[Trial], weights: Float[np.ndarray, " K"]) -> Trial:
+    crps = np.tensordot(weights, np.stack([trial.crps for trial in trials]), axes=1)
+    return dataclasses.replace(trials[0], crps=crps)
 
 
 def _trained_member(problem: ValidatedProblem, shared: _Shared, journal: Callable[[], Journal]) -> _Outcome:
@@ -275,7 +286,7 @@ def _trained_member(problem: ValidatedProblem, shared: _Shared, journal: Callabl
         state = damped(state, kept.damping)
     if state.field.jumps is not None:
         trained = trained_with(trained, state.field.jumps)
-    return _Outcome(trained, table_of(trials, kept), None if trained.spec == _flat(spec) else state)
+    return _Outcome(trained, table_of(trials, kept), kept, None if trained.spec == _flat(spec) else state)
 
 
 def _jumping(model: DynamicsModel, problem: ValidatedProblem, shared: _Shared) -> DynamicsModel:
@@ -335,19 +346,20 @@ def _name(spec: DynamicsSpec, damping: float) -> str:
     return f"{drift}, {type(spec.diffusion).__name__} noise"
 
 
+def numbers_of(trial: Trial) -> str:
+    """The CRPS by band, in words."""
+    return "/".join(f"{value:.4f}" for value in trial.by_band())
+
+
 def _reason(trials: Sequence[Trial], kept: Trial, n_origins: int, n_steps: int) -> str:
     """What was kept, and why, in words."""
-
-    def numbers(trial: Trial) -> str:
-        return "/".join(f"{value:.4f}" for value in trial.by_band())
-
     bands = "/".join(band_names(n_steps))
     if kept is not trials[0]:
-        other = f"{trials[0].name} {numbers(trials[0])}"
+        other = f"{trials[0].name} {numbers_of(trials[0])}"
     else:
         best = min(trials[1:], key=lambda t: float(np.log(t.by_band()).sum()))
-        other = f"{best.name} {numbers(best)}, which loses at a band or is not clearly ahead"
-    return f"kept: {kept.name} (CRPS at steps {bands} from {n_origins} held-back origins {numbers(kept)}; {other})"
+        other = f"{best.name} {numbers_of(best)}, which loses at a band or is not clearly ahead"
+    return f"kept: {kept.name} (CRPS at steps {bands} from {n_origins} held-back origins {numbers_of(kept)}; {other})"
 
 
 def _calibration(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ... import paths
 from ...beijing import results as beijing
 from ...beijing.tables import after_table, score_table
 from ...report import markdown_table
-from ..forecasts import BASELINES, OURS
+from ..forecasts import BASELINES, OURS, paired_block_error
 from ..irregular import BAR
 from ..irregular import BASELINES as LAWS
 from .text import NOT_MEASURED, grid, result, source_of
@@ -47,6 +49,7 @@ def default_table() -> str:
         rows[name.replace("_", " ")] = {
             "steps": "/".join(map(str, ours["horizons"])),
             **crps,
+            "less the lowest other (± error)": _leads(cells),
             "its 80 % intervals cover": _numbers(ours["coverage"], ".2f"),
             "fit, s": f"{ours['seconds']:.0f}",
         }
@@ -54,6 +57,23 @@ def default_table() -> str:
     p = next(iter(found.values()))[OURS]["provenance"]
     source = f"`python -m studies.benchmarks.forecasts`, commits {', '.join(commits)}, {p['device']}"
     return f"{grid('series', rows)}\n\nSource: {source}, {p['cpu_count']} cores."
+
+
+def _leads(cells: dict[str, Any]) -> str:
+    """At each horizon our CRPS less the lowest of the others, in percent of that, with a paired block standard error
+    where the scores of single origins are kept.
+    """
+    ours, found = cells[OURS], []
+    for i, horizon in enumerate(ours["horizons"]):
+        best = min((cell for label, cell in cells.items() if label != OURS), key=lambda cell: cell["crps"][i])
+        lowest = best["crps"][i]
+        said = f"{100.0 * (ours['crps'][i] / lowest - 1.0):+.1f}"
+        if "origins" in ours and "origins" in best:
+            pair = [np.array(cell["origins"], float)[:, i] for cell in (ours, best)]
+            error = paired_block_error(*pair, -(-horizon // ours["origin_step"]))
+            said += f"±{100.0 * error / lowest:.1f}"
+        found.append(said)
+    return " / ".join(found) + " %"
 
 
 def _numbers(values: list[float], form: str = ".3f") -> str:

@@ -1,0 +1,59 @@
+"""Which of two fits to a short series is kept: that of the evidence, or that of rolled forecasts.
+
+The evidence uses all rows, but it knows linear models alone. Where a GP drift matters, other lags may suit it better.
+Both fits have forecast the same held-back rows, and these decide.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from .validated import Trial, Validated, choose, numbers_of
+
+# Standard errors by which the second fit must be ahead: of a GP drift, of which the evidence says nothing, and of a
+# linear drift, of which it has said more than few windows can.
+LEAD_OF_GP, LEAD_OF_LINEAR = 1.0, 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """The number of the fit that is kept, the fit with the candidates of both, and why, in words."""
+
+    which: int
+    kept: Validated
+    why: str
+
+
+def compared(found: Sequence[Validated], ways: Sequence[str]) -> Verdict:
+    """The first of two fits, or the second where it is clearly ahead.
+
+    It must lose at no band of horizons, as any candidate beside the linear model (`validated.choose`). Fits that were
+    scored on different rows are not compared: the first is kept.
+    """
+    first, second = (one.rolled for one in found)
+    which, said = 0, f"not compared with {ways[1]}, which have other held-back rows"
+    if first is not None and second is not None and _are_alike(first, second):
+        lead = LEAD_OF_GP if any("gp" in one.spec.drift for one in found[1].members) else LEAD_OF_LINEAR
+        which = int(choose([first, second], lead) is second)
+        scores = [f"{way} {numbers_of(one)}" for way, one in zip(ways, (first, second), strict=True)]
+        said = f"CRPS on held-back rows: {'; '.join(scores)}"
+        said += "" if which else ", not clearly ahead or behind at a band"
+    tables = [_table(one, way, k == which) for k, (one, way) in enumerate(zip(found, ways, strict=True))]
+    kept = dataclasses.replace(found[which], candidates=pd.concat(tables, ignore_index=True))
+    return Verdict(which, kept, f"by {ways[which]}: {said}")
+
+
+def _are_alike(first: Trial, second: Trial) -> bool:
+    return first.y is not None and second.y is not None and np.array_equal(first.y, second.y, equal_nan=True)
+
+
+def _table(found: Validated, way: str, is_kept: bool) -> pd.DataFrame:
+    """The candidates of a fit; of a fit that is not kept none was."""
+    assert found.candidates is not None
+    table = found.candidates.assign(kept=found.candidates["kept"] & is_kept)
+    table.insert(0, "options by", way)
+    return table
