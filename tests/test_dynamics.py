@@ -254,6 +254,19 @@ def test_paths_have_the_moments_of_the_euler_recursion_at_every_stamp(key):
         assert_moments(paths[stamp], *moments[stamp], 4.0)
 
 
+def test_noise_that_is_drawn_at_once_is_that_of_each_tick(key, monkeypatch):
+    """Long forecasts of many draws have the same noise as short ones, to rounding."""
+    model, _ = make_model("wishart", lags=2)
+    h, start = jnp.array([1.0, 0.5, 1.0]), points(0, 7, 6)
+    found = []
+    for most in (0, dynamics.MOST_NORMALS):
+        monkeypatch.setattr(dynamics, "MOST_NORMALS", most)
+        found.append(simulate(key, model.field.in_parts(), start, h, jnp.zeros((3, 0))))
+    assert 3 * 7 * (model.field.in_parts().n_normals or 0) <= most
+    for each, at_once in zip(*found, strict=True):
+        np.testing.assert_allclose(each, at_once, rtol=1e-12)
+
+
 def test_the_euler_recursion_tends_to_the_sde_at_the_rate_of_its_step():
     """Error of mean and covariance over one unit of time against the exact transition: halved with the step."""
     process = wf.datasets.make_ornstein_uhlenbeck()

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 from matplotlib.colors import to_rgb, to_rgba
-from matplotlib.dates import date2num
+from matplotlib.dates import ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 
 import wishflow as wf
@@ -47,6 +47,26 @@ def test_a_band_has_the_edges_and_the_middle_it_was_given(ax):
         assert heights.max() == pytest.approx(x + 2.0)
     np.testing.assert_allclose(ax.lines[0].get_xydata(), np.column_stack([X, X]))
     assert to_rgb(ax.lines[0].get_color()) == to_rgb("#D55E00")
+
+
+STAMPS = pd.date_range("2024-03-01", periods=7, freq="h", tz="Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    "x",
+    [STAMPS, STAMPS.tz_localize(None).to_period("h"), pd.Series(STAMPS), STAMPS.tz_localize(None).to_numpy()],
+    ids=["index", "periods", "series", "array"],
+)
+def test_bands_and_points_are_drawn_at_the_time_stamps_they_were_given(x, ax):
+    """They were cast to nanoseconds, and an axis of dates showed the year 1970."""
+    plotting.plot_band(x, X - 1.0, X + 2.0, X, ax=ax)
+    plotting.plot_points(x, X, ax=ax)
+    first = STAMPS[0] if isinstance(x, pd.DatetimeIndex | pd.Series) else STAMPS[0].tz_localize(None)
+    for line in ax.lines:
+        np.testing.assert_allclose(line.get_xdata(orig=False)[0], date2num(first))
+    left, right = ax.get_xlim()
+    assert left <= date2num(first) < right < left + 1.0
+    assert isinstance(ax.xaxis.get_major_formatter(), ConciseDateFormatter)
 
 
 def test_an_outline_is_two_dashed_lines_and_no_area(ax):
@@ -335,6 +355,21 @@ def test_training_has_a_panel_for_each_kind_of_numbers():
     axes = plotting.plot_training(history.drop(columns="kl_drift"), candidates, Figure().subplots(1, 2))
     np.testing.assert_allclose([line.get_ydata() for line in axes[1].lines], [[1.0, 1.0], [0.8, 1.1]])
     assert axes[1].get_legend_handles_labels()[1] == ["linear", "GP (kept)"]
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        pd.DataFrame(),
+        pd.DataFrame({"phase": [], "objective": []}),
+        pd.DataFrame({"phase": ["a"], "objective": [np.nan]}),
+    ],
+    ids=["no columns", "no rows", "no numbers"],
+)
+def test_a_history_without_numbers_is_an_empty_panel(history, ax):
+    [panel] = plotting.plot_training(history, axes=[ax])
+    assert panel.get_title() == "Objective" and panel.get_xlabel() == "iteration"
+    assert ("no iterations" in [text.get_text() for text in panel.texts]) == (len(history) == 0)
 
 
 def test_the_arrows_of_a_field_are_as_long_as_the_steps(ax):

@@ -6,17 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from ..errors import DataError
-from .style import FIRST_COLOUR, POINT_COLOUR, own_axes
+from .style import FIRST_COLOUR, POINT_COLOUR, date_axis, own_axes, times_of
 
 N_VIOLIN = 50
 
 
 def plot_band(
-    x: ArrayLike,
+    x: Any,
     lower: ArrayLike,
     upper: ArrayLike,
     middle: ArrayLike | None = None,
@@ -31,7 +32,7 @@ def plot_band(
     Parameters
     ----------
     x : array-like of shape (N,)
-        Where the curves are given.
+        Where the curves are given: numbers, time stamps or periods.
     lower : array-like of shape (N,)
         Lower edge of the band.
     upper : array-like of shape (N,)
@@ -74,16 +75,17 @@ def plot_band(
         ax.fill_between(x, lower, upper, color=colour, alpha=0.3, linewidth=0.0, label=label)
     if middle is not None:
         ax.plot(x, _curves(x, middle)[1], color=colour, linewidth=1.5)
+    date_axis(ax, x)
     return ax
 
 
-def plot_points(x: ArrayLike, y: ArrayLike, *, label: str | None = None, ax: Axes | None = None) -> Axes:
+def plot_points(x: Any, y: ArrayLike, *, label: str | None = None, ax: Axes | None = None) -> Axes:
     """Draw observations as small grey dots.
 
     Parameters
     ----------
     x : array-like of shape (N,)
-        Inputs.
+        Inputs: numbers, time stamps or periods.
     y : array-like of shape (N,)
         Observations.
     label : str, optional
@@ -112,6 +114,7 @@ def plot_points(x: ArrayLike, y: ArrayLike, *, label: str | None = None, ax: Axe
     ax = own_axes(ax)
     x, y = _curves(x, y)
     ax.plot(x, y, linestyle="none", marker=".", markersize=3.0, color=POINT_COLOUR, label=label)
+    date_axis(ax, x)
     return ax
 
 
@@ -190,10 +193,21 @@ def _note_hidden(ax: Axes, place: int, is_hidden: np.ndarray, arrow: str, height
         ax.text(place, height, text, ha="center", va=side, fontsize=7, transform=ax.get_xaxis_transform())
 
 
-def _curves(x: ArrayLike, *curves: ArrayLike) -> list[np.ndarray]:
-    """Arrays of one dimension and one length."""
-    arrays: list[Any] = [np.asarray(values, float) for values in (x, *curves)]
+def _curves(x: Any, *curves: ArrayLike) -> list[Any]:
+    """Arrays of one dimension and one length; time stamps of x as matplotlib takes them."""
+    arrays = [_places(x), *(np.asarray(values, float) for values in curves)]
     if arrays[0].ndim != 1 or any(array.shape != arrays[0].shape for array in arrays):
         shapes = [array.shape for array in arrays]
         raise DataError(f"curves have shapes {shapes}; expected (N,) for each: choose one output of several.")
     return arrays
+
+
+def _places(x: Any) -> Any:
+    """Time stamps and periods as an index of stamps, in their time zone; all else as numbers."""
+    values = x if isinstance(x, pd.Index | pd.Series) else np.asarray(x)
+    # Others have no stamps: `pd.Index` would copy them, and takes one dimension alone.
+    if values.ndim == 1 and not pd.api.types.is_numeric_dtype(values.dtype):
+        stamps = times_of(pd.Index(values))
+        if isinstance(stamps, pd.DatetimeIndex):
+            return stamps
+    return np.asarray(x, float)

@@ -213,12 +213,17 @@ def _draw_penalties(ax: Axes, history: pd.DataFrame, names: list[str]) -> None:
 
 
 def _draw_objective(ax: Axes, history: pd.DataFrame) -> None:
-    plot_history(history, ax=ax)
-    # The first iterations may be so low that nothing could be seen of the others.
-    values = history["objective"].to_numpy(float)
-    low, high = np.nanquantile(values, 0.05), np.nanmax(values)
-    ax.set_ylim(low - 0.1 * (high - low) - 1e-9, high + 0.05 * (high - low) + 1e-9)
     ax.set_title("Objective")
+    if not len(history):  # nothing was trained, as with a linear model in closed form
+        ax.set(xlabel="iteration", ylabel="objective")
+        ax.text(0.5, 0.5, "no iterations", ha="center", va="center", color=POINT_COLOUR, transform=ax.transAxes)
+        return
+    plot_history(history, ax=ax)
+    values = history["objective"].to_numpy(float)
+    if np.isfinite(values).any():
+        # The first iterations may be so low that nothing could be seen of the others.
+        low, high = np.nanquantile(values, 0.05), np.nanmax(values)
+        ax.set_ylim(low - 0.1 * (high - low) - 1e-9, high + 0.05 * (high - low) + 1e-9)
     for start in _starts_of_phases(history):
         text = ax.text(start + 1.0, 0.02, f" {history['phase'].iloc[start]}", fontsize="x-small", color="#555555")
         text.set(transform=ax.get_xaxis_transform(), rotation=90, va="bottom", ha="left")

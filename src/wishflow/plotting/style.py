@@ -70,12 +70,12 @@ def own_panels(axes: Any, n_rows: int, n_columns: int = 1, *, height: float = 1.
     return made.ravel()
 
 
-def times_of(index: pd.Index) -> Any:
+def times_of(index: Any) -> Any:
     """Stamps as matplotlib takes them: periods by their starts, numbers as they are."""
     return index.to_timestamp() if isinstance(index, pd.PeriodIndex) else index
 
 
-def date_axis(ax: Axes, index: pd.Index) -> None:
+def date_axis(ax: Axes, index: Any) -> None:
     """Short labels for dates, in the time zone of the index; nothing where stamps are numbers."""
     stamps = times_of(index)
     if isinstance(stamps, pd.DatetimeIndex):
