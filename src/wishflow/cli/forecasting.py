@@ -110,12 +110,20 @@ def _answer(
     }
     if files.output is not None or terminal.as_json:
         panel = f" of {len(forecasts)} ids" if fitted.is_panel_ else ""
+        span = span_in_words(first, last)
         paths = ", ".join(f"{name}: {path}" for name, path in written.items() if path is not None)
         terminal.result(
             answer,
-            f"{len(fitted.columns_)} series{panel}, {n_steps} steps from {first} to {last}, {seconds:.1f} s\n"
+            f"{len(fitted.columns_)} series{panel}, {n_steps} steps from {span}, {seconds:.1f} s\n"
             f"{fitted.status_}\n{paths}",
         )
+
+
+def span_in_words(first: Any, last: Any) -> str:
+    """Both ends of a forecast; without hours where both are days."""
+    if isinstance(first, pd.Timestamp) and first == first.normalize() and last == last.normalize():
+        return f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
+    return f"{first} to {last}"
 
 
 def fitted_to(terminal: Terminal, data: SeriesData, model: SeriesModel, fh: int | str) -> WishartForecaster:
