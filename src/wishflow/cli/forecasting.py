@@ -12,6 +12,7 @@ import pandas as pd
 
 from .. import WishartForecaster, enable_compilation_cache
 from ..errors import ModelFileError, OptionError
+from ..report.numbers import span_in_words
 from ..series.data.frames import ONLY
 from .options import SeriesModel
 from .regression import MODEL_FILE, check_table_output, checked_levels, loaded
@@ -117,13 +118,6 @@ def _answer(
             f"{len(fitted.columns_)} series{panel}, {n_steps} steps from {span}, {seconds:.1f} s\n"
             f"{fitted.status_}\n{paths}",
         )
-
-
-def span_in_words(first: Any, last: Any) -> str:
-    """Both ends of a forecast; without hours where both are days."""
-    if isinstance(first, pd.Timestamp) and first == first.normalize() and last == last.normalize():
-        return f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
-    return f"{first} to {last}"
 
 
 def fitted_to(terminal: Terminal, data: SeriesData, model: SeriesModel, fh: int | str) -> WishartForecaster:
