@@ -119,6 +119,14 @@ def test_a_page_opens_with_what_it_is_for(page):
     assert re.match(r"(After this (page|tutorial|example) you|Look up|Fit )", opening), opening
 
 
+def test_every_decision_has_a_date_and_its_three_parts():
+    records = re.split(r"^### ", (DOCS / "decisions.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    parts = re.compile(
+        r".+ \(\d{4}-\d\d-\d\d\)\n.*\*\*Context\.\*\*.*\*\*Decision\.\*\*.*\*\*Consequence\.\*\*", re.DOTALL
+    )
+    assert len(records) > 50 and not [record.partition("\n")[0] for record in records if not parts.match(record)]
+
+
 def named(path: str) -> object:
     """What a dotted path names: a module, or something in one."""
     try:
