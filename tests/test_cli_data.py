@@ -219,6 +219,11 @@ def test_help_has_an_example(command):
     assert f"Example: wishflow {command}" in text or f"Examples: wishflow {command}" in text
 
 
+def test_the_help_of_all_has_an_example_and_the_exit_codes():
+    text = " ".join(run("--help").stdout.split())
+    assert "Example: wishflow fit houses.csv" in text and "Exit codes: 0 done" in text
+
+
 def test_help_loads_nothing_heavy():
     code = "import sys, wishflow.cli; print(sorted({'jax', 'pandas', 'numpy', 'scipy'} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

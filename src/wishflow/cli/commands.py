@@ -17,11 +17,12 @@ from .terminal import Commands, answering
 
 app = typer.Typer(
     cls=Commands,
-    help="Stochastic differential equations with Wishart diffusions.",
+    help="Regression, classification and forecasts whose answer is a distribution, from CSV and Parquet files.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # --debug shows a plain traceback
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 data or files that cannot be used, 2 wrong options, 130 stopped. "
+    epilog="Example: wishflow fit houses.csv --target price -o houses.wishflow\n\n"
+    "Exit codes: 0 done, 1 data or files that cannot be used, 2 wrong options, 130 stopped. "
     "`wishflow --install-completion` completes commands and options in your shell.",
 )
 
