@@ -52,9 +52,14 @@ TABLES = (
         2,
     ),
     Mistake(
-        "Semicolons between the columns",
-        "wishflow fit semicolons.csv --target price",
-        "Spreadsheets write such files where the comma is the decimal sign. Save the numbers with points.",
+        "Another encoding",
+        "wishflow fit windows.csv --target price",
+        "Separators and decimal commas are found by themselves, encodings are not.",
+    ),
+    Mistake(
+        "Numbers that can be read in two ways",
+        "wishflow fit thousands.csv --target price",
+        "Is 1,250 more than a thousand, or a little more than one?",
     ),
     Mistake("No header", "wishflow fit headless.csv --target price", "The first line must name the columns."),
     Mistake("An empty file", "wishflow fit empty.csv --target price", "Check how the file was made."),
@@ -63,7 +68,7 @@ TABLES = (
     Mistake(
         "Text among the inputs",
         "wishflow fit cities.csv --target price",
-        "Encode categories as numbers (`pd.get_dummies` makes a column of 0 and 1 for each), or `--drop city`.",
+        "`--categories city` makes an input of 0 and 1 of each city, here and in `predict`.",
     ),
     Mistake(
         "Text in a numeric column",
@@ -107,6 +112,11 @@ PREDICTIONS = (
         "A column too few",
         "wishflow predict houses.wishflow narrow.csv",
         "Columns are found by name, in any order; others are left alone.",
+    ),
+    Mistake(
+        "A label that the model does not know",
+        "wishflow predict cities.wishflow elsewhere.csv",
+        "The model has learnt nothing about it.",
     ),
     Mistake(
         "A model of the wrong kind",
@@ -277,12 +287,14 @@ def write_files() -> None:
     area, age = rng.uniform(50, 200, 40).round(), rng.integers(0, 80, 40)
     houses = pd.DataFrame({"area": area, "age": age, "price": (2.0 * area - age + rng.normal(size=40)).round(1)})
     houses.to_csv("houses.csv", index=False)
-    houses.to_csv("semicolons.csv", index=False, sep=";")
+    houses.rename(columns={"age": "âge"}).to_csv("windows.csv", index=False, encoding="cp1252")
+    houses.assign(price=[f"1,{250 + row}" for row in range(40)]).to_csv("thousands.csv", index=False)
     houses.to_csv("headless.csv", index=False, header=False)
     houses.head(0).to_csv("header.csv", index=False)
     Path("empty.csv").write_text("")
     Path("houses.xlsx").write_text("")
     houses.assign(city=["Paris", "Lyon"] * 20).to_csv("cities.csv", index=False)
+    houses.assign(city="Nice").to_csv("elsewhere.csv", index=False)
     houses.astype({"age": object}).replace({"age": {age[7]: "unknown"}}).to_csv("typos.csv", index=False)
     houses.assign(age=houses["age"].where(houses.index % 10 != 3)).to_csv("holes.csv", index=False)
     houses.assign(price=houses["price"].where(houses.index % 8 != 5)).to_csv("unsold.csv", index=False)
@@ -292,6 +304,9 @@ def write_files() -> None:
     houses[["area"]].head(5).to_csv("narrow.csv", index=False)
     houses[["area", "age"]].head(5).assign(area=[120.0, 1.2e6, 9e5, 80.0, 2e6]).to_csv("far.csv", index=False)
     wf.SparseGPRegressor(n_inducing=5, max_iter=5).fit(houses[["area", "age"]], houses["price"]).save("houses.wishflow")
+    in_paris = houses.assign(**{"city=Lyon": [0.0, 1.0] * 20, "city=Paris": [1.0, 0.0] * 20})
+    gp = wf.SparseGPRegressor(n_inducing=5, max_iter=5)
+    gp.fit(in_paris.drop(columns="price"), houses["price"]).save("cities.wishflow")
     _write_series(rng)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,9 @@ from typer.testing import CliRunner
 
 import wishflow as wf
 from wishflow.cli.commands import app
+from wishflow.cli.options import Reading
 from wishflow.cli.rivals import VectorAutoregression
+from wishflow.cli.tables import read_table
 from wishflow.numerics.tables import level_name
 from wishflow.series.data.calendar import harmonics
 
@@ -125,6 +128,68 @@ def test_parquet_files_hold_the_same(folder):
     pd.testing.assert_frame_equal(pd.read_parquet(folder / "out.parquet"), pd.read_csv(folder / "again.csv"))
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"sep": ";"},
+        {"sep": ";", "decimal": ","},
+        {"sep": ",", "decimal": ","},  # numbers in quotes
+        {"sep": "\t", "decimal": ",", "encoding": "utf-8-sig"},
+        {"sep": "|", "encoding": "cp1252"},
+        {"index": True},
+    ],
+    ids=str,
+)
+def test_files_of_spreadsheets_are_read_as_they_are(tmp_path, form):
+    """Separators, decimal signs, row numbers without a name; an encoding has to be named."""
+    table = pd.DataFrame({"größe, in m²": [1.5, 2.25, np.nan], "n": [1, 2, 3], "day": ["31/12/2024"] * 3})
+    table.to_csv(tmp_path / "table.csv", **{"index": False, **form})
+    encoding = form.get("encoding") if form.get("encoding") == "cp1252" else None
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = read_table(tmp_path / "table.csv", Reading(encoding=encoding))
+    pd.testing.assert_frame_equal(found, table, check_dtype=False)
+    assert ["counts the rows" in str(warning.message) for warning in told] == [True] * ("index" in form)
+
+
+def test_thousands_are_not_taken_for_decimals(tmp_path):
+    """1,250 alone may be both; beside 12,5 it has decimals."""
+    (tmp_path / "a.csv").write_text("a\n1,250\n2,000\n")
+    with pytest.raises(wf.errors.DataError, match="more cells than the header has names"):
+        read_table(tmp_path / "a.csv", Reading())
+    pd.DataFrame({"a": ["1,250", "2,000"], "b": 1}).to_csv(tmp_path / "a.csv", index=False, sep=";")
+    with pytest.raises(wf.errors.DataError, match=r"'1,250'.*thousands or decimals"):
+        read_table(tmp_path / "a.csv", Reading())
+    assert read_table(tmp_path / "a.csv", Reading(decimal=","))["a"].tolist() == [1.25, 2.0]
+    pd.DataFrame({"a": ["1,250", "12,5"], "b": 1}).to_csv(tmp_path / "a.csv", index=False, sep=";")
+    assert read_table(tmp_path / "a.csv", Reading())["a"].tolist() == [1.25, 12.5]
+    for reading, said in ((Reading(decimal="x"), "expected '.' or ','"), (Reading(encoding="cp"), "is unknown")):
+        with pytest.raises(wf.errors.OptionError, match=said):
+            read_table(tmp_path / "a.csv", reading)
+
+
+def test_labels_become_inputs_of_fit_and_of_predict(folder):
+    """As by hand with a column of 0 and 1 for each label; labels in another order or by other numbers of rows too."""
+    rows = pd.read_csv(folder / "rows.csv").drop(columns="z")
+    rows["zone"], rows["note"] = np.where(rows["a"] > 0, 20, 10), "x"
+    rows.to_csv(folder / "zones.csv", index=False)
+    fit = ("fit", folder / "zones.csv", "-t", "y", "--model", "sgp", "--max-iter", 5, "-o", folder / "zones.wishflow")
+    assert "--drop note" in run(*fit).stderr
+    answer = answer_of(*fit, "--categories", "zone", "--drop", "note")
+    assert answer["inputs"] == ["a", "b", "zone=10", "zone=20"]
+    by_hand = rows[["a", "b"]].assign(**{f"zone={zone}": (rows["zone"] == zone) * 1.0 for zone in (10, 20)})
+    expected = wf.load(folder / "zones.wishflow").predict(by_hand)
+    holes = rows.assign(zone=rows["zone"].where(rows.index != 3))  # numbers are floats beside an empty cell
+    holes.iloc[::-1].to_csv(folder / "zones_new.csv", index=False)
+    predict = ("predict", folder / "zones.wishflow", folder / "zones_new.csv", "-o", folder / "zones_out.csv")
+    assert "column 'zone' of" in run(*predict).stderr
+    answer_of(*predict, "--drop-missing")
+    found = pd.read_csv(folder / "zones_out.csv")["y_mean"]
+    np.testing.assert_allclose(found[::-1], np.delete(expected, 3), rtol=1e-9)
+    holes.drop(columns="zone").to_csv(folder / "zones_new.csv", index=False)
+    assert "lacks 'zone';" in run(*predict).stderr
+
+
 def test_outputs_are_checked_before_the_work(folder, monkeypatch):
     def never(*_, **__):
         raise AssertionError("the data were read")
@@ -152,6 +217,11 @@ def test_names_of_quantiles(level, name):
 def test_help_has_an_example(command):
     text = " ".join(run(command, "--help").stdout.split())
     assert f"Example: wishflow {command}" in text or f"Examples: wishflow {command}" in text
+
+
+def test_the_help_of_all_has_an_example_and_the_exit_codes():
+    text = " ".join(run("--help").stdout.split())
+    assert "Example: wishflow fit houses.csv" in text and "Exit codes: 0 done" in text
 
 
 def test_help_loads_nothing_heavy():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sysconfig
 import tarfile
@@ -73,6 +74,20 @@ def test_the_pages_that_a_platform_looks_for_are_there(path):
     assert not path.startswith(".github") or re.match(r"---\nname: .+\nabout: .+\n", text)
 
 
+def test_the_page_of_a_package_index_has_no_relative_links():
+    """With the address of the repository they lead there, without one only their text is left."""
+    code = runpy.run_path(str(REPOSITORY / "setup.py"))
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    relative = re.compile(r"!?\[[^\]]*\]\((?!https?://)([^)]+)\)")
+    targets = relative.findall(readme)
+    assert len(targets) > 10
+    plain = code["long_description"](readme, None)
+    assert "](docs/" not in plain and not relative.search(plain) and "reproduced; forecasts" in " ".join(plain.split())
+    linked = code["long_description"](readme, "https://example.org/wishflow/")
+    assert all(f"https://example.org/wishflow/blob/HEAD/{path})" in linked for path in targets if "figures" not in path)
+    assert "https://example.org/wishflow/raw/HEAD/docs/figures/correlation.svg)" in linked
+
+
 def run(*command: object, folder: Path, **environment: str) -> str:
     """Run a command without the source tree in its path; its output."""
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | environment
@@ -116,10 +131,13 @@ def test_sdist_and_wheel_hold_what_they_should(built):
     assert not [name for name in inside if name.startswith(("tests/", "studies/"))]
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
+        metadata = archive.read(f"wishflow-{PROJECT['version']}.dist-info/METADATA").decode()
     source = REPOSITORY / "src"
     wanted = {str(path.relative_to(source)) for path in (source / "wishflow").rglob("*.py")}
     wanted |= {"wishflow/py.typed", *(f"wishflow/report/page.{kind}" for kind in ("html", "css", "js"))}
     assert {name for name in names if name.startswith("wishflow/")} == wanted
+    assert "Description-Content-Type: text/markdown" in metadata and "# wishflow" in metadata
+    assert "](docs/" not in metadata
 
 
 FIT = """

@@ -14,7 +14,7 @@ import xarray as xr
 import wishflow as wf
 from wishflow.errors import OptionError
 from wishflow.report import write_report
-from wishflow.report.numbers import few_digits, thinned, time_of
+from wishflow.report.numbers import few_digits, span_in_words, thinned, time_of
 from wishflow.series.forecast import Forecast
 
 RIGHT = ("ArrowRight", 39)
@@ -118,6 +118,12 @@ def test_a_report_of_nothing_is_refused(tmp_path):
         write_report(tmp_path / "r.html")
 
 
+def test_days_are_named_without_hours():
+    first, last = pd.Timestamp("2024-01-01"), pd.Timestamp("2024-01-07")
+    assert span_in_words(first, last) == "2024-01-01 to 2024-01-07" and span_in_words(3, 5) == "3 to 5"
+    assert span_in_words(first, last + pd.Timedelta("23h")) == "2024-01-01 00:00:00 to 2024-01-07 23:00:00"
+
+
 def test_few_digits():
     assert few_digits([123456.0, 0.00123456, 0.0, np.nan, -2.0]) == [123500, 0.001235, 0, None, -2]
     assert few_digits([[np.inf, 1.5]]) == [[None, 1.5]]
@@ -174,7 +180,10 @@ def test_the_report_of_a_fit_says_what_was_trained(tmp_path):
     path = model.report(tmp_path / "r.html", X, y)
     text = path.read_text(encoding="utf-8")
     assert "n_inducing=7" in text and f"status: {model.status_}" in text
-    names = [chart["name"] for part in data_of(path)["parts"] for chart in part["charts"]]
+    assert "targets: height" in text and "inputs: x" in text
+    charts = [chart for part in data_of(path)["parts"] for chart in part["charts"]]
+    names = [chart["name"] for chart in charts]
+    assert all(chart["caption"] for chart in charts)
     assert "height: observed against predicted" in names and any(name.startswith("objective") for name in names)
 
 

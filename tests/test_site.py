@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import unicodedata
 from pathlib import Path
 from types import ModuleType
@@ -118,6 +119,14 @@ def test_a_page_opens_with_what_it_is_for(page):
     assert re.match(r"(After this (page|tutorial|example) you|Look up|Fit )", opening), opening
 
 
+def test_every_decision_has_a_date_and_its_three_parts():
+    records = re.split(r"^### ", (DOCS / "decisions.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    parts = re.compile(
+        r".+ \(\d{4}-\d\d-\d\d\)\n.*\*\*Context\.\*\*.*\*\*Decision\.\*\*.*\*\*Consequence\.\*\*", re.DOTALL
+    )
+    assert len(records) > 50 and not [record.partition("\n")[0] for record in records if not parts.match(record)]
+
+
 def named(path: str) -> object:
     """What a dotted path names: a module, or something in one."""
     try:
@@ -136,7 +145,7 @@ def test_the_reference_names_what_there_is_and_all_that_is_public():
 
 @pytest.mark.slow
 def test_the_site_needs_no_network(tmp_path):
-    """Formulas are drawn, at the width of a phone too, and no page asks another host for anything."""
+    """Formulas are drawn and pages fit, at the width of a phone too; the search works; no other host is asked."""
     pytest.importorskip("mkdocstrings", reason="needs the extra docs")
     if importlib.util.find_spec("sphinx-mathjax-offline") is None or browser.PROGRAM is None:
         pytest.skip("needs the extra docs (sphinx-mathjax-offline) and Chromium")
@@ -153,3 +162,26 @@ def test_the_site_needs_no_network(tmp_path):
             assert page.run(f"{formulas}.length") > 50 and page.run(widths) > 4.0
             assert not page.run("document.querySelectorAll('[data-mml-node=merror]').length")
             assert not page.problems and not [url for url in page.requests if url.startswith("http")]
+        for name in ("index", "tutorials/own_file", "howto/choose_a_model", "results", "reference/command_line"):
+            page.open(tmp_path / f"{name}.html", width=390, ready="document.readyState === 'complete'")
+            assert page.run("document.documentElement.scrollWidth") <= 390, name
+            assert not page.problems and not [url for url in page.requests if url.startswith("http")]
+        assert found_by_search(page, "conformal_region") == "reference/regression.html"
+        assert not page.problems and not [url for url in page.requests if url.startswith("http")]
+
+
+def found_by_search(page: browser.Page, words: str) -> str:
+    """The page that the search of a site opened from files names first, relative to its root."""
+    page.run("document.querySelector('#__search').click()")
+    page.run(f"""(() => {{
+        const field = document.querySelector('.md-search__input');
+        field.focus();
+        field.value = '{words}';
+        field.dispatchEvent(new Event('keyup'));
+    }})()""")
+    for _ in range(100):
+        if link := page.run("document.querySelector('.md-search-result__link')?.href"):
+            root = page.run("new URL(JSON.parse(document.querySelector('#__config').textContent).base, location).href")
+            return link.removeprefix(root).lstrip("/").partition("?")[0].partition("#")[0]
+        time.sleep(0.1)
+    raise TimeoutError(f"the search finds nothing: {page.problems}")

@@ -1,4 +1,4 @@
-"""Typed errors. Every message says what came, what was expected and what to do."""
+"""Typed errors. Every message says what was given, what was expected and what to do."""
 
 
 class WishflowError(Exception):

@@ -10,7 +10,9 @@ from studies.benchmarks import own_file
 from studies.paths import ROOT
 from wishflow.cli.commands import app
 
-PAGES = ("README.md", "docs/tutorials/own_file.md", "docs/reference/command_line.md")
+# All pages but the one of mistakes.
+PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md"))]
+PAGES.remove("docs/howto/troubleshooting.md")
 WRITTEN = re.compile(r"(?:^|\$ |`)(wishflow (?:fit|predict|forecast|evaluate|info|demo)[^`\n]*)", re.MULTILINE)
 
 

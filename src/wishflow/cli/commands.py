@@ -17,11 +17,12 @@ from .terminal import Commands, answering
 
 app = typer.Typer(
     cls=Commands,
-    help="Stochastic differential equations with Wishart diffusions.",
+    help="Regression, classification and forecasts whose answer is a distribution, from CSV and Parquet files.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # --debug shows a plain traceback
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 data or files that cannot be used, 2 wrong options, 130 stopped. "
+    epilog="Example: wishflow fit houses.csv --target price -o houses.wishflow\n\n"
+    "Exit codes: 0 done, 1 data or files that cannot be used, 2 wrong options, 130 stopped. "
     "`wishflow --install-completion` completes commands and options in your shell.",
 )
 
@@ -54,17 +55,17 @@ def fit(
     target: options.Targets,
     columns: options.RowColumns,
     model: options.RowModel,
+    reading: options.Reading,
     talking: options.Talking,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file.")] = Path("model.wishflow"),
     drop_missing: options.DropMissing = False,
-    separator: options.Separator = None,
     report: options.Report = None,
 ) -> None:
     """Fit a regression or a classification to a table."""
     with answering(talking) as terminal:
         from . import regression
 
-        source = regression.Source(data, columns, drop_missing, separator)
+        source = regression.Source(data, columns, drop_missing, reading)
         regression.run_fit(terminal, source, target, output, model, report)
 
 
@@ -73,18 +74,18 @@ def fit(
 def predict(
     model: Annotated[Path, typer.Argument(help="A file that `wishflow fit` wrote.", show_default=False)],
     data: options.Data,
+    reading: options.Reading,
     talking: options.Talking,
     output: options.Table = None,
     quantile: options.Quantiles = options.QUANTILES,
     inputs: Annotated[bool, typer.Option(help="Whether the columns of the table are written too.")] = True,
     drop_missing: options.DropMissing = False,
-    separator: options.Separator = None,
 ) -> None:
     """Predict new rows: mean, sd and quantiles of each target, or probabilities of the classes."""
     with answering(talking) as terminal:
         from . import regression
 
-        source = regression.Source(data, options.RowColumns(), drop_missing, separator)
+        source = regression.Source(data, options.RowColumns(), drop_missing, reading)
         regression.run_predict(terminal, model, source, output, quantile, inputs)
 
 
@@ -99,6 +100,7 @@ def forecast(
     horizon: Annotated[str, typer.Option(help="Steps such as 48, or a span such as 48h.", show_default=False)],
     columns: options.SeriesColumns,
     model: options.SeriesModel,
+    reading: options.Reading,
     talking: options.Talking,
     data: Annotated[
         Optional[Path],  # noqa: UP045
@@ -126,13 +128,12 @@ def forecast(
     ] = None,
     quantile: options.Quantiles = options.QUANTILES,
     draws: options.Draws = 1000,
-    separator: options.Separator = None,
 ) -> None:
     """Forecast series that go together: joint sample paths, and their mean, sd and quantiles."""
     with answering(talking) as terminal:
         from . import forecasting, series_files
 
-        source = series_files.Source(data, columns, separator, future, given)
+        source = series_files.Source(data, columns, reading, future, given)
         files = forecasting.Files(saved, save, output, report)
         forecasting.run_forecast(terminal, source, files, model, horizon, quantile, draws)
 
@@ -150,6 +151,7 @@ def evaluate(
     model: options.RowModel,
     series_columns: options.SeriesColumns,
     series_model: options.SeriesModel,
+    reading: options.Reading,
     talking: options.Talking,
     target: options.SomeTargets = None,
     horizon: Annotated[
@@ -168,7 +170,6 @@ def evaluate(
     report: options.Report = None,
     draws: options.Draws = 500,
     drop_missing: options.DropMissing = False,
-    separator: options.Separator = None,
 ) -> None:
     """Hold rows out and score them: beside a sparse GP, or for series beside a VAR and a random walk."""
     with answering(talking) as terminal:
@@ -177,9 +178,9 @@ def evaluate(
         outputs = evaluation.Outputs(output, report)
         outputs.check()
         _check_kind_of_data(horizon, target, columns, series_columns)
-        rows = regression.Source(data, columns, drop_missing, separator)
+        rows = regression.Source(data, columns, drop_missing, reading)
         if horizon is not None:
-            source = series_files.Source(data, series_columns, separator)
+            source = series_files.Source(data, series_columns, reading)
             evaluation.evaluate_series(terminal, source, series_model, horizon, draws, test, saved, outputs)
         elif saved is not None:
             evaluation.evaluate_saved_rows(terminal, saved, rows, outputs)

@@ -12,6 +12,7 @@ import pandas as pd
 
 from .. import WishartForecaster, enable_compilation_cache
 from ..errors import ModelFileError, OptionError
+from ..report.numbers import span_in_words
 from ..series.data.frames import ONLY
 from .options import SeriesModel
 from .regression import MODEL_FILE, check_table_output, checked_levels, loaded
@@ -110,10 +111,11 @@ def _answer(
     }
     if files.output is not None or terminal.as_json:
         panel = f" of {len(forecasts)} ids" if fitted.is_panel_ else ""
+        span = span_in_words(first, last)
         paths = ", ".join(f"{name}: {path}" for name, path in written.items() if path is not None)
         terminal.result(
             answer,
-            f"{len(fitted.columns_)} series{panel}, {n_steps} steps from {first} to {last}, {seconds:.1f} s\n"
+            f"{len(fitted.columns_)} series{panel}, {n_steps} steps from {span}, {seconds:.1f} s\n"
             f"{fitted.status_}\n{paths}",
         )
 

@@ -16,9 +16,6 @@ import typer
 QUANTILES = [0.05, 0.25, 0.5, 0.75, 0.95]
 
 Data = Annotated[Path, typer.Argument(help="The table, CSV or Parquet by its extension.", show_default=False)]
-Separator = Annotated[
-    Optional[str], typer.Option(help="What separates columns of a CSV file.", show_default="a comma")  # noqa: UP045
-]
 Table = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option("--output", "-o", help="CSV or Parquet file.", show_default="standard output"),
@@ -56,12 +53,37 @@ class Talking:
 
 
 @dataclasses.dataclass(frozen=True)
+class Reading:
+    """How text files are read."""
+
+    separator: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="What separates columns of a CSV file, such as ';'.", show_default="by the header"),
+    ] = None
+    decimal: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Decimal sign of a CSV file, . or ,", show_default="by the cells"),
+    ] = None
+    encoding: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Encoding of a CSV file, such as cp1252.", show_default="UTF-8"),
+    ] = None
+
+
+@dataclasses.dataclass(frozen=True)
 class RowColumns:
     """What the columns of a table of rows are."""
 
     drop: Annotated[
         Optional[list[str]],  # noqa: UP045
-        typer.Option(help="Column that is no input, such as an id; repeat for several.", show_default=False),
+        typer.Option(help="Columns that are no inputs, such as ids, as a,b or repeated.", show_default=False),
+    ] = None
+    categories: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            help="Columns of labels, as a,b or repeated: each label becomes an input that is 0 or 1.",
+            show_default=False,
+        ),
     ] = None
     task: Annotated[str, typer.Option(help="auto, regress or classify. auto: text targets are classes.")] = "auto"
 

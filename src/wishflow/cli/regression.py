@@ -13,21 +13,23 @@ import pandas as pd
 
 from .. import FlowClassifier, FlowRegressor, SparseGPRegressor, WishartForecaster, enable_compilation_cache, load
 from ..errors import DataError, ModelFileError, OptionError, unknown_option
-from .options import RowColumns, RowModel
+from .categories import check_inputs, indicators, sources, with_indicators
+from .options import Reading, RowColumns, RowModel
 from .tables import (
     PAGE,
     PARQUET,
     TABLES,
-    TEXT,
     check_columns,
     check_output,
     listed,
     numbers,
     read_table,
+    split_names,
     without_missing,
     write_table,
 )
 from .terminal import Terminal
+from .text_files import TEXT
 
 MODELS, TASKS = ("flow", "sgp"), ("auto", "regress", "classify")
 MODEL_FILE = (".wishflow",)
@@ -54,11 +56,11 @@ class Source:
     path: Path
     columns: RowColumns
     drop_missing: bool = False
-    separator: str | None = None
+    reading: Reading = dataclasses.field(default_factory=Reading)
 
     def table(self) -> pd.DataFrame:
         """The whole table."""
-        return read_table(self.path, self.separator)
+        return read_table(self.path, self.reading)
 
 
 def built(model: RowModel, classifies: bool, verbose: int) -> Any:
@@ -72,32 +74,48 @@ def built(model: RowModel, classifies: bool, verbose: int) -> Any:
 
 
 def read_rows(source: Source, targets: Sequence[str]) -> Rows:
-    """Inputs and targets of a file, checked; text among the inputs is an error."""
-    path, drop, task = source.path, source.columns.drop or [], source.columns.task
+    """Inputs and targets of a file, checked; text among the inputs is an error unless it holds categories."""
+    path, task = source.path, source.columns.task
     if not targets:
         raise OptionError("neither --target nor --horizon was given; expected --target for rows, --horizon for series.")
     if task not in TASKS:
         raise unknown_option("--task", task, TASKS)
     frame = source.table()
-    check_columns(frame, targets, path, "--target")
-    check_columns(frame, drop, path, "--drop")
-    both = sorted(set(targets) & set(drop))
-    if both:
-        raise OptionError(f"{both[0]!r} is named by --target and by --drop; name it once.")
-    inputs = [name for name in frame.columns if name not in {*targets, *drop}]
-    if not inputs:
-        raise DataError(f"no column of {str(path)!r} is left as an input; its columns are {listed(frame.columns)}.")
-    is_text = [frame[name].dtype.kind not in "iuf" for name in targets]
-    is_auto = task == "auto" and len(targets) == 1
-    classifies = task == "classify" or (is_auto and is_text[0] and _holds_words(frame[targets[0]]))
-    if classifies and len(targets) > 1:
-        raise OptionError(f"{len(targets)} targets given with classes; a classifier has one --target.")
+    inputs, labels = _roles(source, frame, targets)
+    classifies = _classifies(frame, targets, task)
+    check_inputs(frame, inputs, path)
     X = numbers(frame, inputs, path, REMEDY)
     remedy = "correct the cells, or use --task classify"
     y = frame[list(targets)] if classifies else numbers(frame, targets, path, remedy)
-    whole = without_missing(pd.concat([X, y], axis=1), path, source.drop_missing, targets)
+    whole = without_missing(pd.concat([X, frame[labels], y], axis=1), path, source.drop_missing, targets)
     y = whole[list(targets)]
-    return Rows(whole[inputs], y.astype(str) if classifies and is_text[0] else y, classifies)
+    X = pd.concat([whole[inputs], indicators(whole, labels, path)], axis=1)
+    return Rows(X, y.astype(str) if classifies and frame[targets[0]].dtype.kind not in "iuf" else y, classifies)
+
+
+def _roles(source: Source, frame: pd.DataFrame, targets: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The columns that are inputs as they are, and those whose labels are."""
+    path = source.path
+    drop, labels = (split_names(names, frame) for names in (source.columns.drop, source.columns.categories))
+    roles: dict[str, str] = {}
+    for option, names in {"--target": targets, "--drop": drop, "--categories": labels}.items():
+        check_columns(frame, names, path, option)
+        for name in names:
+            if roles.setdefault(name, option) != option:
+                raise OptionError(f"{name!r} is named by {roles[name]} and by {option}; name it once.")
+    inputs = [name for name in frame.columns if name not in roles]
+    if not inputs and not labels:
+        raise DataError(f"no column of {str(path)!r} is left as an input; its columns are {listed(frame.columns)}.")
+    return inputs, list(dict.fromkeys(labels))
+
+
+def _classifies(frame: pd.DataFrame, targets: Sequence[str], task: str) -> bool:
+    is_text = frame[targets[0]].dtype.kind not in "iuf"
+    is_auto = task == "auto" and len(targets) == 1
+    classifies = task == "classify" or (is_auto and is_text and _holds_words(frame[targets[0]]))
+    if classifies and len(targets) > 1:
+        raise OptionError(f"{len(targets)} targets given with classes; a classifier has one --target.")
+    return classifies
 
 
 def _holds_words(column: pd.Series) -> bool:
@@ -213,14 +231,17 @@ def inputs_of(fitted: Any, frame: pd.DataFrame, source: Source) -> pd.DataFrame:
             f"the model was fitted to an array of {fitted.n_features_in_} columns without names, so columns of "
             f"{str(path)!r} cannot be found by name; fit it to a DataFrame, or use `wishflow fit`."
         )
-    missing = [name for name in names if name not in frame.columns]
+    made_of = sources(list(names), frame)
+    # Inputs that were made of labels are named by the column that is to hold them.
+    missing = list(dict.fromkeys(name.partition("=")[0] for name in names if name not in made_of))
     if missing:
         raise DataError(
             f"{str(path)!r} lacks {listed(missing)}; the model was fitted to the columns {listed(names)}: add "
             f"{'it' if len(missing) == 1 else 'them'}, or fit without."
         )
-    X = numbers(frame, list(names), path, "correct the cells")
-    return without_missing(X, path, source.drop_missing)
+    X = numbers(with_indicators(frame, made_of, path), list(names), path, "correct the cells")
+    kept = without_missing(frame[list(dict.fromkeys(made_of.values()))], path, source.drop_missing, may_drop=False)
+    return X.loc[kept.index]
 
 
 def _note_far_rows(terminal: Terminal, fitted: Any, X: pd.DataFrame) -> None:

@@ -16,8 +16,8 @@ from ..series.data.frames import ONLY
 from ..series.data.given import cells, of_series
 from ..series.data.horizons import horizon
 from ..series.data.times import TimeAxis
-from .options import SeriesColumns
-from .tables import check_columns, guessed_time, listed, numbers, read_table, time_index
+from .options import Reading, SeriesColumns
+from .tables import check_columns, guessed_time, listed, numbers, read_table, split_names, time_index
 from .terminal import Terminal
 
 REMEDY = "leave the column out, by naming those you want with --series, or name it by --id if it tells series apart"
@@ -60,7 +60,7 @@ class Source:
 
     path: Path | None
     columns: SeriesColumns
-    separator: str | None = None
+    reading: Reading = dataclasses.field(default_factory=Reading)
     future: Path | None = None
     given: Path | None = None
 
@@ -85,7 +85,7 @@ class Source:
         self, terminal: Terminal, path: Path, wanted: SeriesColumns, of_model: bool
     ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
         """Values and covariates of the file; its last rows may hold covariates alone."""
-        frame = read_table(path, self.separator)
+        frame = read_table(path, self.reading)
         time = wanted.time if wanted.time is not None else guessed_time(frame, path)
         known, named = (split_names(names, frame) for names in (wanted.covariates, wanted.series))
         _check_roles({"--time": [time], "--id": [wanted.id] if wanted.id else [], "--covariates": known}, named)
@@ -109,7 +109,7 @@ class Source:
         self, terminal: Terminal, path: Path, wanted: SeriesColumns, names: Sequence[str], what: str
     ) -> pd.DataFrame:
         """Some columns of another file, with its stamps and ids."""
-        frame = read_table(path, self.separator)
+        frame = read_table(path, self.reading)
         time = wanted.time if wanted.time is not None else guessed_time(frame, path)
         check_columns(frame, names, path, what)
         return self._stamped(terminal, frame, path, wanted, time, names)
@@ -117,7 +117,7 @@ class Source:
     def _scenario(self, terminal: Terminal, wanted: SeriesColumns, series: Sequence[str] | None) -> pd.DataFrame:
         """Given values of some series; of a panel for all of its series alike where the file has no ids."""
         path = Path(str(self.given))
-        frame = read_table(path, self.separator)
+        frame = read_table(path, self.reading)
         time = wanted.time if wanted.time is not None else guessed_time(frame, path)
         own = wanted if wanted.id in frame.columns else dataclasses.replace(wanted, id=None)
         names = [name for name in frame.columns if name not in {time, own.id}]
@@ -162,14 +162,6 @@ def ordered(frame: pd.DataFrame) -> pd.DataFrame:
     times = pd.factorize(frame.index.get_level_values(-1), sort=True)[0]
     ids = pd.factorize(frame.index.get_level_values(0))[0] if frame.index.nlevels > 1 else np.zeros_like(times)
     return frame.iloc[np.lexsort((times, ids))]
-
-
-def split_names(given: Sequence[str] | None, frame: pd.DataFrame) -> list[str]:
-    """Names of columns, several of them in one text with commas between; a column whose name has commas is one."""
-    found = []
-    for text in given or []:
-        found += [text] if text in frame.columns else [name.strip() for name in text.split(",") if name.strip()]
-    return found
 
 
 def _check_roles(others: dict[str, list[str]], series: Sequence[str]) -> None:

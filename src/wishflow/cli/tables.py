@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import io
+import shlex
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,20 +15,19 @@ import pandas as pd
 
 from ..errors import DataError, OptionError
 from ..files.writing import write_bytes_atomic
+from .options import Reading
+from .text_files import TEXT, first_line, read_text
 
 PARQUET = (".parquet", ".pq")
-TEXT = (".csv", ".csv.gz", ".tsv", ".txt")
 # What tables and reports are written as.
 TABLES, PAGE = (".csv", ".tsv", *PARQUET), (".html",)
 MONTHS = 12
-# Words for missing values that pandas does not know.
-MISSING = ("?", "-", "--", "missing", "Missing", "NaT")
 
 
 # --- files -----------------------------------------------------------------------------------
 
 
-def read_table(path: Path, separator: str | None = None) -> pd.DataFrame:
+def read_table(path: Path, reading: Reading) -> pd.DataFrame:
     """The table of a file, CSV or Parquet by its extension."""
     if not path.exists():
         raise DataError(f"there is no file {str(path)!r}; check the path.{_similar_files(path)}")
@@ -36,7 +36,7 @@ def read_table(path: Path, separator: str | None = None) -> pd.DataFrame:
     if path.suffix.lower() in PARQUET:
         frame = _read_parquet(path)
     elif path.name.lower().endswith(TEXT):
-        frame = _read_text(path, separator)
+        frame = read_text(path, reading)
     else:
         raise DataError(f"{str(path)!r} has the extension {path.suffix!r}; expected .csv, .tsv or .parquet.")
     if not len(frame):
@@ -59,33 +59,9 @@ def _read_parquet(path: Path) -> pd.DataFrame:
             f"{str(path)!r} needs the package pyarrow; install it (pip install 'wishflow[parquet]'), or give CSV."
         ) from None
     except Exception as error:  # pyarrow reports damage by errors of its own
-        raise DataError(f"{str(path)!r} cannot be read as Parquet ({_first_line(error)}).") from error
+        raise DataError(f"{str(path)!r} cannot be read as Parquet ({first_line(error)}).") from error
     # pandas keeps an index beside the columns; here it is a column like the others.
     return frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
-
-
-def _read_text(path: Path, separator: str | None) -> pd.DataFrame:
-    sep = separator or ("\t" if path.suffix.lower() == ".tsv" else ",")
-    try:
-        frame = pd.read_csv(path, sep=sep, na_values=list(MISSING), skipinitialspace=True)
-    except pd.errors.EmptyDataError:
-        raise DataError(f"{str(path)!r} is empty; expected a header with the names of the columns.") from None
-    except UnicodeDecodeError:
-        raise DataError(f"{str(path)!r} is no text in UTF-8; save it as CSV in UTF-8.") from None
-    except (pd.errors.ParserError, ValueError) as error:
-        raise DataError(f"{str(path)!r} cannot be read as CSV ({_first_line(error)}).") from error
-    only = str(frame.columns[0])
-    found = [sign for sign in (";", "\t", "|") if sign in only]
-    if frame.shape[1] == 1 and found and separator is None:
-        raise DataError(
-            f"{str(path)!r} has one column, {only!r}; its columns seem to be separated by {found[0]!r}: pass "
-            f"--separator {found[0]!r}."
-        )
-    return frame
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 def _check_names(frame: pd.DataFrame, path: Path) -> None:
@@ -153,6 +129,14 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str], path: Path, what: s
         raise DataError(f"{what} {name!r} is no column of {str(path)!r}, which has {listed(frame.columns)}.{hint}")
 
 
+def split_names(given: Sequence[str] | None, frame: pd.DataFrame) -> list[str]:
+    """Names of columns, several of them in one text with commas between; a column whose name has commas is one."""
+    found = []
+    for text in given or []:
+        found += [text] if text in frame.columns else [name.strip() for name in text.split(",") if name.strip()]
+    return found
+
+
 def listed(names: Any, most: int = 8) -> str:
     """Names in quotes, the first ones of many."""
     names = list(names)
@@ -186,8 +170,13 @@ def numbers(frame: pd.DataFrame, names: Sequence[str], path: Path, remedy: str) 
     return found
 
 
-def without_missing(frame: pd.DataFrame, path: Path, drop: bool, targets: Sequence[str] = ()) -> pd.DataFrame:
-    """Rows without empty cells; an error names the column with most of them unless they may be dropped."""
+def without_missing(
+    frame: pd.DataFrame, path: Path, drop: bool, targets: Sequence[str] = (), may_drop: bool = True
+) -> pd.DataFrame:
+    """Rows without empty cells; an error names the column with most of them unless they are dropped.
+
+    `may_drop` says whether columns can be left out too.
+    """
     holes = frame.isna()
     if not holes.any(axis=None):
         return frame
@@ -198,9 +187,10 @@ def without_missing(frame: pd.DataFrame, path: Path, drop: bool, targets: Sequen
         said = f"{worst!r} of {str(path)!r} is empty in {share}"
         if worst in targets:
             raise DataError(f"the target {said}; leave these rows out with --drop-missing.")
-        raise DataError(
-            f"column {said}; fill the cells, leave the column out (--drop {worst}), or the rows (--drop-missing)."
+        column = (
+            f"leave the column out (--drop {shlex.quote(worst)}), or the rows" if may_drop else "or leave the rows out"
         )
+        raise DataError(f"column {said}; fill the cells, {column} (--drop-missing).")
     kept = frame[~holes.any(axis=1)]
     if not len(kept):
         raise DataError(f"every row of {str(path)!r} has an empty cell; leave columns out with --drop.")

@@ -172,6 +172,17 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         See Also
         --------
         wishflow.load : Read the file.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import wishflow as wf
+        >>> X = np.linspace(-2.0, 2.0, 40)[:, None]
+        >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=40)
+        >>> model = wf.SparseGPRegressor(n_inducing=5, max_iter=20).fit(X, y)
+        >>> model.save("model.wishflow")
+        >>> bool((wf.load("model.wishflow").predict(X) == model.predict(X)).all())
+        True
         """
         from .storage import save_estimator
 
@@ -229,6 +240,16 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         -------
         path
             The file.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import wishflow as wf
+        >>> X = np.linspace(-2.0, 2.0, 40)[:, None]
+        >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=40)
+        >>> model = wf.SparseGPRegressor(n_inducing=5, max_iter=20).fit(X, y)
+        >>> model.report("report.html", X, y).name
+        'report.html'
         """
         from ..report import write_report
 

@@ -69,6 +69,16 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
             If the data cannot be used as they are, for instance targets that cannot come from the likelihood.
         TrainingError
             If training produces non-finite numbers from its very first step.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import wishflow as wf
+        >>> X = np.linspace(-2.0, 2.0, 40)[:, None]
+        >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=40)
+        >>> model = wf.SparseGPRegressor(n_inducing=5, max_iter=20).fit(X, y)
+        >>> model.n_features_in_, model.predict(X[:3]).shape
+        (1, (3,))
         """
         fitted = copy.copy(self)
         return self._trained(fitted, fitted._prepare(X, y))
@@ -181,6 +191,17 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         See Also
         --------
         wishflow.metrics.crps_gaussian_mixture : A score of these components.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import wishflow as wf
+        >>> X = np.linspace(-2.0, 2.0, 40)[:, None]
+        >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=40)
+        >>> model = wf.SparseGPRegressor(n_inducing=5, max_iter=20).fit(X, y)
+        >>> means, variances = model.predict_components(X[:3])  # one component: the law is normal
+        >>> means.shape, variances.shape
+        ((1, 3), (1, 3))
         """
         Z = self._scaled(X)
         means, variances, weights = prediction.predictive_components(self._law(), Z, self.seed_, self._n_predict())
@@ -207,6 +228,16 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         ------
         OptionError
             If `alpha` holds no probability, or one that is not between 0 and 1.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import wishflow as wf
+        >>> X = np.linspace(-2.0, 2.0, 40)[:, None]
+        >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=40)
+        >>> model = wf.SparseGPRegressor(n_inducing=5, max_iter=20).fit(X, y)
+        >>> model.predict_quantiles(X[:3], [0.1, 0.5, 0.9]).shape
+        (3, 3)
         """
         levels = checks.levels("alpha", alpha)
         Z = self._scaled(X)
@@ -309,6 +340,18 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
             If `average` is not known.
         DataError
             If `y` has another shape than the targets of the fit, or cannot come from the likelihood.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import wishflow as wf
+        >>> X = np.linspace(-2.0, 2.0, 40)[:, None]
+        >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=40)
+        >>> model = wf.SparseGPRegressor(n_inducing=5, max_iter=20).fit(X, y)
+        >>> model.log_prob(X[:3], y[:3]).shape
+        (3,)
+        >>> bool(model.log_prob(X[:1], y[:1]) > model.log_prob(X[:1], y[:1] + 1.0))
+        True
         """
         check_average(average)
         Z = self._scaled(X)
@@ -337,6 +380,17 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         -----
         UserWarning
             Where intervals cover clearly less than their nominal level.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import wishflow as wf
+        >>> X = np.linspace(-2.0, 2.0, 40)[:, None]
+        >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=40)
+        >>> model = wf.SparseGPRegressor(n_inducing=5, max_iter=20).fit(X, y)
+        >>> diagnosis = model.diagnose(X, y)
+        >>> sorted(diagnosis.coverage)
+        [0.5, 0.8, 0.95]
         """
         Z = self._scaled(X)
         y = checked_targets(y, len(Z), len(self.y_scaler_.scale))
@@ -378,6 +432,17 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         ------
         DataError
             If there are too few calibration rows for the coverage.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import wishflow as wf
+        >>> X = np.linspace(-2.0, 2.0, 40)[:, None]
+        >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=40)
+        >>> model = wf.SparseGPRegressor(n_inducing=5, max_iter=20).fit(X, y)
+        >>> region = model.conformal_region(X, y, coverage=0.8)  # better with rows that `fit` has not seen
+        >>> region.contains(X[:3], y[:3]).shape
+        (3,)
         """
         check_is_fitted(self, "model_")
         fitted = copy.copy(self)  # stays as it is when this estimator is fitted again

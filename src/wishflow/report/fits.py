@@ -18,15 +18,25 @@ def words(model: Any) -> str:
     """Options, status and summary of a model, as HTML: readable without a script."""
     if model is None:
         return ""
-    lines = [f"{type(model).__name__}, {model.n_iter_} iterations", f"status: {model.status_}"]
-    if hasattr(model, "summary"):
-        lines = [model.summary()]
+    lines = [model.summary()] if hasattr(model, "summary") else _of_rows(model)
     given = [f"{name}={value!r}" for name, value in _given_options(model).items()]
     if given:
         lines += ["", "options given: " + ", ".join(given)]
     text = html.escape("\n".join(lines))
     title = '<h2 id="trained">What was trained</h2>'
     return f'<section aria-labelledby="trained">{title}<pre tabindex="0">{text}</pre></section>'
+
+
+def _of_rows(model: Any) -> list[str]:
+    """What a regressor or a classifier was fitted to, and how that ended."""
+    members = f", {model.n_members} members" if getattr(model, "n_members", 1) > 1 else ""
+    lines = [f"{type(model).__name__}, {model.n_iter_} iterations{members}", f"status: {model.status_}"]
+    for what, names in (("targets", model.target_names_), ("inputs", getattr(model, "feature_names_in_", None))):
+        if names is not None:
+            lines.append(f"{what}: {', '.join(map(str, names))}")
+    if getattr(model, "feature_names_in_", None) is None:
+        lines.append(f"inputs: {model.n_features_in_}, without names")
+    return lines
 
 
 def _given_options(model: Any) -> dict[str, Any]:
@@ -46,14 +56,19 @@ def training(model: Any) -> list[dict[str, Any]]:
         values = part["objective"].to_numpy(float)
         if len(values) > 1:
             rows = thinned(len(values), 1, 400)
-            charts.append({"name": f"objective, {phase}", "x": (rows + 1).tolist(), "y": few_digits(values[rows], 6)})
+            name = f"objective, {phase}"
+            caption = f"{name}: log density of the scaled data less penalties, by iteration; higher is better."
+            charts.append(
+                {"name": name, "caption": caption, "x": (rows + 1).tolist(), "y": few_digits(values[rows], 6)}
+            )
     held = getattr(model, "validation_history_", None)
     if held is not None and {"step", "log_density"} <= set(held.columns) and len(held) > 1:
-        y = few_digits(held["log_density"])
-        charts.append({"name": "log density of held-back rows", "x": held["step"].astype(int).tolist(), "y": y})
+        name = "log density of held-back rows"
+        points = {"x": held["step"].astype(int).tolist(), "y": few_digits(held["log_density"])}
+        charts.append({"name": name, "caption": f"{name}, by iteration; higher is better.", **points})
     if not charts:
         return []
-    return [{"part": "plain", "title": "Training", "note": "By iteration.", "charts": charts}]
+    return [{"part": "plain", "title": "Training", "charts": charts}]
 
 
 def held_out(model: Any, X: Any, y: Any) -> list[dict[str, Any]]:
@@ -70,11 +85,19 @@ def _of_numbers(model: Any, X: Any, y: Any) -> list[dict[str, Any]]:
     rows = thinned(len(mean), 1, MOST_POINTS)
     density = found.histogram / found.histogram.sum() * len(found.histogram)
     bins = np.arange(len(density)) / len(density)
-    pit = {"name": "PIT histogram (flat is right)", "kind": "bars", "width": 1 / len(density), "nominal": 1.0}
+    caption = "How often observed values fall into each tenth of their predictive distribution; 1 is right everywhere."
+    pit = {
+        "name": "PIT histogram (flat is right)",
+        "caption": caption,
+        "kind": "bars",
+        "width": 1 / len(density),
+        "nominal": 1.0,
+    }
     charts: list[dict[str, Any]] = [{**pit, "x": few_digits(bins), "y": few_digits(density)}]
     for j, name in enumerate(names):
         points = {"x": few_digits(mean[rows, j]), "y": few_digits(seen[rows, j])}
-        charts.append({"name": f"{name}: observed against predicted", "kind": "points", **points})
+        caption = f"{name}: observed value (upwards) against predicted mean; on the dashed line both are the same."
+        charts.append({"name": f"{name}: observed against predicted", "kind": "points", "caption": caption, **points})
     note = str(found).replace("\n", "; ") + "."
     return [{"part": "plain", "title": "Rows outside of training", "note": note, "charts": charts}]
 

@@ -47,3 +47,10 @@ def time_of(index: pd.Index) -> dict[str, Any]:
     if len(gaps) and np.allclose(gaps, gaps[0], rtol=1e-9, atol=0.0):
         return {"kind": kind, "start": numbers[0], "step": gaps[0], "n": len(numbers)}
     return {"kind": kind, "at": [_shortest(float(v)) for v in numbers]}
+
+
+def span_in_words(first: Any, last: Any) -> str:
+    """Both ends of a span of time; without hours where both are days."""
+    if isinstance(first, pd.Timestamp) and first == first.normalize() and last == last.normalize():
+        return f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
+    return f"{first} to {last}"

@@ -255,9 +255,10 @@ function byHorizon(part) {
 // --- lines, bars and points of a fit ---
 function plain(part) {
   const node = section(part.title, part.note), holder = make("div"), controls = make("div", { class: "controls" });
-  const state = { chart: 0 };
-  node.append(controls, holder);
+  const state = { chart: 0 }, caption = make("p", { class: "note" });
+  node.append(controls, holder, caption);
   const paint = draw(holder, () => {
+    caption.textContent = part.charts[state.chart].caption || part.charts[state.chart].name;
     const shown = part.charts[state.chart], zero = shown.kind === "bars" ? [0] : [];
     const ys = shown.kind === "points" ? extent(shown.y, shown.x) : extent(shown.y, zero, shown.nominal ? [shown.nominal] : []);
     const xs = shown.kind === "points" ? ys : extent(shown.x, zero, shown.width ? [1] : []);

@@ -13,6 +13,7 @@ import numpy as np
 from ..errors import OptionError
 from ..files.writing import write_bytes_atomic
 from . import fits, scores_parts, series_parts
+from .numbers import span_in_words
 
 
 def write_report(
@@ -86,8 +87,9 @@ def write_report(
 def _subtitle(forecast: Any, model: Any) -> str:
     said = []
     if forecast is not None:
-        said.append(f"{len(forecast.columns)} series, {len(forecast.index)} steps from {forecast.index[0]} to ")
-        said[-1] += f"{forecast.index[-1]}, {forecast.samples.shape[0]} draws"
+        span = span_in_words(forecast.index[0], forecast.index[-1])
+        n_draws = forecast.samples.shape[0]
+        said.append(f"{len(forecast.columns)} series, {len(forecast.index)} steps from {span}, {n_draws} draws")
     if model is not None:
         said.append(f"{type(model).__name__}: {model.status_}")
     return ". ".join(said)

@@ -33,7 +33,7 @@ HIGHEST_CORRELATION = 0.9
 
 @dataclasses.dataclass(frozen=True)
 class DriftMonitor:
-    """Scores of held-back rows, and what came of new rows so far.
+    """Scores of held-back rows, and of the new rows so far.
 
     `reference` are the sorted scores of R held-back rows, `spread` the factor c of each score, `sums` those for low and
     for high values. `alarm` is the number of the row that raised an alarm, and −1 before.

@@ -132,6 +132,16 @@ class Forecast:
         ------
         OptionError
             If `q` is not between 0 and 1.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import wishflow as wf
+        >>> draws = np.random.default_rng(0).normal(size=(200, 3, 2))
+        >>> forecast = wf.Forecast(draws, pd.date_range("2024-01-01", periods=3), pd.Index(["a", "b"]))
+        >>> forecast.quantile(0.9).shape
+        (3, 2)
         """
         if not 0.0 < q < 1.0:
             raise OptionError(f"q={q!r} given; expected a probability strictly between 0 and 1.")
@@ -156,6 +166,17 @@ class Forecast:
         ------
         OptionError
             If `coverage` is not between 0 and 1.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import wishflow as wf
+        >>> draws = np.random.default_rng(0).normal(size=(200, 3, 2))
+        >>> forecast = wf.Forecast(draws, pd.date_range("2024-01-01", periods=3), pd.Index(["a", "b"]))
+        >>> low, high = forecast.interval(0.8)
+        >>> bool((low < high).all(axis=None))
+        True
         """
         if not 0.0 < coverage < 1.0:
             raise OptionError(f"coverage={coverage!r} given; expected a probability strictly between 0 and 1.")
@@ -188,6 +209,16 @@ class Forecast:
         -----
         A forecast with given cells has "moments" only. The density is then that of the cells of each time that were
         free, and 0 where there is none.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import wishflow as wf
+        >>> draws = np.random.default_rng(0).normal(size=(200, 3, 2))
+        >>> forecast = wf.Forecast(draws, pd.date_range("2024-01-01", periods=3), pd.Index(["a", "b"]))
+        >>> forecast.log_prob(np.zeros((3, 2)), kind="moments").shape
+        (3,)
         """
         values = self._values(y)
         if kind == "moments":
@@ -253,6 +284,18 @@ class Forecast:
         Notes
         -----
         By Fisher's transform the ends are tanh(artanh r ± z/√(S − 3)) for a correlation r of S draws.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import wishflow as wf
+        >>> draws = np.random.default_rng(0).normal(size=(200, 3, 2))
+        >>> forecast = wf.Forecast(draws, pd.date_range("2024-01-01", periods=3), pd.Index(["a", "b"]))
+        >>> low, high = forecast.correlation_interval(0.9)
+        >>> r = forecast.correlation.sel(variable="a", variable_2="b")
+        >>> bool((low.sel(variable="a", variable_2="b") < r).all())
+        True
         """
         if not 0.0 < coverage < 1.0:
             raise OptionError(f"coverage={coverage!r} given; expected a probability strictly between 0 and 1.")
@@ -293,6 +336,16 @@ class Forecast:
         -------
         path
             The file.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import wishflow as wf
+        >>> draws = np.random.default_rng(0).normal(size=(200, 3, 2))
+        >>> forecast = wf.Forecast(draws, pd.date_range("2024-01-01", periods=3), pd.Index(["a", "b"]))
+        >>> forecast.report("report.html").name
+        'report.html'
         """
         from ..report import write_report
 

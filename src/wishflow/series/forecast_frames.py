@@ -48,6 +48,21 @@ class ForecastFrames(abc.ABC):
         -------
         Forecast or dict of Forecast
             The paths. A dict by id for a panel.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import wishflow as wf
+        >>> index = pd.date_range("2024-01-01", periods=40, freq="h")
+        >>> walks = np.random.default_rng(0).normal(size=(40, 2)).cumsum(axis=0)
+        >>> y = pd.DataFrame(walks, index, columns=["a", "b"])
+        >>> forecaster = wf.WishartForecaster(rank=1, n_inducing=5, max_iter=3, validation_fraction=0).fit(y)
+        >>> forecaster.forecast("3h", n_draws=50)
+        Forecast(50 draws, 3 times from 2024-01-02 16:00:00 to 2024-01-02 18:00:00, 2 variables)
+        >>> plan = pd.DataFrame({"a": [1.0]}, [index[-1] + pd.Timedelta("2h")])  # known or assumed
+        >>> forecaster.forecast("3h", n_draws=50, given=plan).mean.loc[plan.index, "a"].item()
+        1.0
         """
 
     def predict(self, fh: Any = None, X: Any = None, given: Any = None) -> Any:
@@ -66,6 +81,18 @@ class ForecastFrames(abc.ABC):
         -------
         DataFrame or Series
             A row for each time and a column for each series. A Series where y was one. A panel has an index (id, time).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import wishflow as wf
+        >>> index = pd.date_range("2024-01-01", periods=40, freq="h")
+        >>> walks = np.random.default_rng(0).normal(size=(40, 2)).cumsum(axis=0)
+        >>> y = pd.DataFrame(walks, index, columns=["a", "b"])
+        >>> forecaster = wf.WishartForecaster(rank=1, n_inducing=5, max_iter=3, validation_fraction=0).fit(y)
+        >>> forecaster.predict(fh=3).shape
+        (3, 2)
         """
         frame = self._by_key(lambda f: f.mean, fh, X, given)
         return frame.iloc[:, 0].rename(self.name_) if self.is_series_ else frame
@@ -95,6 +122,18 @@ class ForecastFrames(abc.ABC):
         ------
         OptionError
             If `alpha` holds no probability, or one that is not between 0 and 1.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import wishflow as wf
+        >>> index = pd.date_range("2024-01-01", periods=40, freq="h")
+        >>> walks = np.random.default_rng(0).normal(size=(40, 2)).cumsum(axis=0)
+        >>> y = pd.DataFrame(walks, index, columns=["a", "b"])
+        >>> forecaster = wf.WishartForecaster(rank=1, n_inducing=5, max_iter=3, validation_fraction=0).fit(y)
+        >>> forecaster.predict_quantiles(fh=3, alpha=[0.1, 0.9]).shape
+        (3, 4)
         """
         levels = checks.levels("alpha", alpha)
 

@@ -694,6 +694,18 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         ------
         DataError
             If `y` or `X` has another form or other columns than in `fit`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import wishflow as wf
+        >>> index = pd.date_range("2024-01-01", periods=40, freq="h")
+        >>> walks = np.random.default_rng(0).normal(size=(40, 2)).cumsum(axis=0)
+        >>> y = pd.DataFrame(walks, index, columns=["a", "b"])
+        >>> forecaster = wf.WishartForecaster(rank=1, n_inducing=5, max_iter=3, validation_fraction=0).fit(y)
+        >>> forecaster.log_prob(y).shape
+        (40,)
         """
         panel = self._read(y)
         tails = self._with_past(panel, read_covariates(X))
@@ -763,6 +775,19 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
 
         New rows are also compared with those held back in `fit`. `drift_` has the numbers, and `refit_due_` says
         whether a new fit is due. Only complete rows after complete rows count.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import wishflow as wf
+        >>> index = pd.date_range("2024-01-01", periods=40, freq="h")
+        >>> walks = np.random.default_rng(0).normal(size=(40, 2)).cumsum(axis=0)
+        >>> y = pd.DataFrame(walks, index, columns=["a", "b"])
+        >>> forecaster = wf.WishartForecaster(rank=1, n_inducing=5, max_iter=3, validation_fraction=0).fit(y)
+        >>> later = pd.DataFrame([[1.0, 2.0]], [index[-1] + pd.Timedelta("1h")], y.columns)
+        >>> forecaster.update(later).end_
+        Timestamp('2024-01-02 16:00:00')
         """
         trains, was_due = checks.flag("update_params", update_params), self.refit_due_
         panel = self._read(y)
@@ -879,6 +904,19 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         See Also
         --------
         wishflow.load : Read the file.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import wishflow as wf
+        >>> index = pd.date_range("2024-01-01", periods=40, freq="h")
+        >>> walks = np.random.default_rng(0).normal(size=(40, 2)).cumsum(axis=0)
+        >>> y = pd.DataFrame(walks, index, columns=["a", "b"])
+        >>> forecaster = wf.WishartForecaster(rank=1, n_inducing=5, max_iter=3, validation_fraction=0).fit(y)
+        >>> forecaster.save("series.wishflow")
+        >>> wf.load("series.wishflow").end_ == forecaster.end_
+        True
         """
         from .storage import save_forecaster
 
