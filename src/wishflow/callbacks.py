@@ -602,13 +602,15 @@ def _title(event: ChunkEvent) -> str:
 
 
 def _numbers(event: ChunkEvent, n_points: int | None) -> list[str]:
-    """The mean objective of the chunk and the noise after its last step, where they are recorded."""
+    """The mean objective of the chunk, the noise after its last step, and how many steps were skipped, if any."""
     parts = []
     if "objective" in event.records:
         value = float(np.mean(event.records["objective"]))
         parts.append(f"objective {value:.5g}" if n_points is None else f"objective {value / n_points:.4g}/point")
     if "noise" in event.records:
         parts.append(f"noise {float(np.mean(event.records['noise'][-1])):.3g}")
+    if (n_skipped := int(np.sum(event.records.get("skipped", 0)))) > 0:
+        parts.append(f"{n_skipped} steps skipped")
     return parts
 
 

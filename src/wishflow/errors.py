@@ -33,12 +33,16 @@ class PrecisionError(WishflowError, TypeError):
     """A float64 model was called while JAX works in 32 bits; also a `TypeError`."""
 
 
-class FactorisationError(WishflowError, ArithmeticError):
-    """A kernel matrix is not positive definite, even with the largest jitter; also an `ArithmeticError`."""
+class NumericalError(WishflowError, ArithmeticError):
+    """Numbers are not finite or cannot be computed; also an `ArithmeticError`. Messages name cause and remedy."""
 
 
-class TrainingError(WishflowError, ArithmeticError):
-    """Training produced non-finite numbers from its very first step; also an `ArithmeticError`."""
+class FactorisationError(NumericalError):
+    """A kernel matrix is not positive definite, even with the largest jitter."""
+
+
+class TrainingError(NumericalError):
+    """The objective is not finite at the start of training, or no finite parameters are left at its end."""
 
 
 class ForkError(WishflowError, RuntimeError):

@@ -377,6 +377,17 @@ def test_a_frame_without_columns(y):
         wf.SparseGPRegressor(**SMALL_GP).fit(pd.DataFrame(index=range(30)), y)
 
 
+@pytest.mark.parametrize("kind", NO_NUMBERS)
+def test_times_are_no_labels(kind, classifier, X):
+    times = NO_NUMBERS[kind][[0, 1] * 15]
+    forms = (times, pd.Series(times), pd.Series(times).astype("category"), list(times), pd.DataFrame({"y": times}))
+    for labels in forms:
+        with pytest.raises(DataError, match="y holds times"):
+            wf.FlowClassifier(**SMALL_CLASSES).fit(X, labels)
+    with pytest.raises(DataError, match="y holds the label"):
+        classifier.log_prob(X, times)
+
+
 @pytest.mark.parametrize("other", [1, None, np.nan])
 def test_labels_of_several_kinds(other, X):
     with pytest.raises(DataError, match="labels of several types"):

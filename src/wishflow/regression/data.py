@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import numbers
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,8 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from ..errors import DataError, DataTypeError
+
+TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period, pd.Interval)
 
 
 def checked_rows(estimator: Any, *data: Any, **options: Any) -> Any:
@@ -32,12 +35,18 @@ def check_numeric(data: Any, name: str) -> None:
     is_frame = hasattr(data, "columns") and dtypes is not None
     named = dict(zip(data.columns, dtypes, strict=True)) if is_frame else {None: dtypes}
     for column, dtype in named.items():
-        if getattr(dtype, "kind", "") in ("M", "m") or str(dtype).startswith(("period", "interval")):
+        if _is_of_times(dtype):
             where = name if column is None else f"column {column!r} of {name}"
             raise DataError(
                 f"{where} holds values of type {dtype}; expected numbers: take the time since a first stamp in units "
                 "of your own, such as (t - t[0]) / pd.Timedelta('1h'), or parts of the date, such as t.dt.month."
             )
+
+
+def _is_of_times(dtype: Any) -> bool:
+    """Whether values are stamps, spans of time, periods or intervals, also as categories."""
+    dtype = getattr(getattr(dtype, "categories", None), "dtype", dtype)
+    return getattr(dtype, "kind", "") in ("M", "m") or str(dtype).startswith(("period", "interval"))
 
 
 def check_no_mask(data: Any, name: str) -> None:
@@ -50,8 +59,16 @@ def check_no_mask(data: Any, name: str) -> None:
 
 
 def check_labels(y: Any) -> None:
-    """Labels can be put in order: all are text, or all are numbers."""
+    """Labels can be put in order and saved: all are text, or all are numbers. Times are neither."""
     check_no_mask(y, "y")
+    times = {str(dtype) for dtype in np.ravel(getattr(y, "dtypes", getattr(y, "dtype", []))) if _is_of_times(dtype)}
+    if not times and (not hasattr(y, "dtype") or y.dtype == object):
+        times = {type(label).__name__ for label in np.asarray(y, object).ravel() if isinstance(label, TIMES)}
+    if times:
+        raise DataError(
+            f"y holds times ({', '.join(sorted(times))}); expected labels that are text or numbers: name the classes, "
+            "with y.astype(str) or y.dt.day_name() for example."
+        )
     is_array = hasattr(y, "dtype") and y.dtype != object
     kinds = set() if is_array else {_kind_of(label) for label in np.asarray(y, object).ravel()}
     if len(kinds) > 1:

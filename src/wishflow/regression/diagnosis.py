@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from ..wishart.collapse import ratio_words
+from .summary import REMEDY
+
 LEVELS = (0.5, 0.8, 0.95)
 N_BINS = 10
 # Intervals that cover so much less than their level, beyond two standard errors, are called over-confident.
@@ -39,6 +42,9 @@ class Diagnosis:
         covariance is right.
     warnings : tuple of str
         What is wrong, in words.
+    diffusion_ratio : float or None
+        Standard deviation of a flow's diffusion, √(T tr Σ̄/D) at its inducing points, divided by that of the noise of
+        targets, in scaled units. Near 0 the diffusion has collapsed. None where there is no such flow.
     """
 
     pit: Float[np.ndarray, "N P"]
@@ -50,12 +56,15 @@ class Diagnosis:
     correlation: Float[np.ndarray, "P P"] | None
     whitened_correlation: Float[np.ndarray, "P P"] | None
     warnings: tuple[str, ...]
+    diffusion_ratio: float | None = None
 
     def __str__(self) -> str:
         lines = [f"{len(self.pit)} rows: log density {self.log_density:.3f}, RMSE {self.rmse:.4g}"]
         for level, inside in self.coverage.items():
             width = self.width[level]
             lines.append(f"{level:.0%} intervals contain {inside:.1%} of the values, mean width {width:.4g}")
+        if self.diffusion_ratio is not None:
+            lines.append(ratio_words(self.diffusion_ratio, REMEDY))
         return "\n".join([*lines, *self.warnings])
 
     def plot(self, axes: Any = None) -> Any:
@@ -83,6 +92,7 @@ def diagnosis_of(
     pit: Float[np.ndarray, "N P"],
     intervals: dict[float, tuple[Float[np.ndarray, "N P"], Float[np.ndarray, "N P"]]],
     log_prob: Float[np.ndarray, " N"],
+    diffusion_ratio: float | None = None,
 ) -> Diagnosis:
     """From the predictions of rows and their targets; `intervals` has the two ends for each level."""
     coverage = {level: float(np.mean((low <= y) & (y <= high))) for level, (low, high) in intervals.items()}
@@ -103,6 +113,7 @@ def diagnosis_of(
         correlation,
         whitened,
         tuple(_warnings(coverage, pit.shape[0])),
+        diffusion_ratio,
     )
 
 

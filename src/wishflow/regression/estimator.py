@@ -29,6 +29,7 @@ from . import plots, prediction
 from .data import checked_rows
 from .law import Law
 from .members import Members, train_members
+from .summary import summary_of
 from .training import Problem, train
 
 # Rows further than this from the training data, in standard deviations, are moved here: squares must not overflow.
@@ -156,6 +157,28 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         """Log density of scaled targets at scaled rows, (N,)."""
         mixture, mean_log = prediction.predictive_log_prob(self._law(), X, y, self.seed_, self._n_predict())
         return mixture if average == "density" else mean_log
+
+    def summary(self) -> str:
+        """Describe the fit: iterations and how they ended, steps that were skipped, and the size of the diffusion.
+
+        Returns
+        -------
+        str
+            Several lines, to print. Of a flow with Gaussian noise they say how large the diffusion is beside that
+            noise, and whether it has collapsed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import wishflow as wf
+        >>> X = np.linspace(-2.0, 2.0, 40)[:, None]
+        >>> model = wf.SparseGPRegressor(n_inducing=5, max_iter=20).fit(X, np.sin(X[:, 0]))
+        >>> print(model.summary())  # doctest: +ELLIPSIS
+        SparseGPRegressor, 1 inputs, ... iterations
+        status: ...
+        """
+        check_is_fitted(self, "model_")
+        return summary_of(self)
 
     # --- files ---
 

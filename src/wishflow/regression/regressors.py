@@ -38,6 +38,7 @@ from .flow_options import flow_spec, flow_training
 from .presets import PRESETS
 from .regions import JointRegion
 from .specs import SparseGPSpec
+from .summary import diffusion_ratio
 from .training import Problem
 
 N_COVARIANCE_DRAWS = 500
@@ -374,7 +375,7 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         Diagnosis
             PIT and its histogram, coverage and mean width of 50, 80 and 95 % intervals, RMSE, log density, and for
             several targets the correlation of the errors before and after whitening by the predictive covariance.
-            `print` shows it in words, `plot` as a figure.
+            Of a flow also the size of its diffusion beside the noise. `print` shows it in words, `plot` as a figure.
 
         Warns
         -----
@@ -406,7 +407,7 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         ends = {edge: self.y_scaler_.inverse(quantiles[..., i]) for i, edge in enumerate(edges)}
         intervals = {level: (ends[0.5 - 0.5 * level], ends[0.5 + 0.5 * level]) for level in LEVELS}
         log_prob = self._log_prob(Z, self.y_scaler_.forward(y), "density") - np.log(scale).sum()
-        found = diagnosis_of(y, mean, covariance, pit, intervals, log_prob)
+        found = diagnosis_of(y, mean, covariance, pit, intervals, log_prob, diffusion_ratio(self.model_))
         for text in found.warnings:
             warnings.warn(text, UserWarning, stacklevel=2)
         return found

@@ -7,8 +7,11 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from ..training.journal import skipped_words
+from ..wishart.collapse import mean_variances, noise_ratio, ratio_words
 from .defaults import Settings, is_auto
 
+REMEDY = "the noise is as good as diagonal; compare diffusion='diagonal', which trains faster."
 OPTIONS = ("lags", "calendar", "transform", "rank", "white_noise", "n_inducing", "max_iter")
 
 
@@ -25,7 +28,10 @@ def summary_of(forecaster: Any) -> str:
     if hasattr(forecaster, "members_"):
         pairs = zip(forecaster.members_, forecaster.weights_, strict=True)
         lines += ["", *(f"  member {k:<5} weight {weight:.2f}  {one.name}" for k, (one, weight) in enumerate(pairs))]
-    lines += ["", f"status: {forecaster.status_}"]
+    lines += ["", f"status: {forecaster.status_}", *skipped_words(forecaster.history_)]
+    ratio = diffusion_ratio(forecaster.model_)
+    if ratio is not None:
+        lines += [ratio_words(ratio, REMEDY)]
     if forecaster.validation_history_ is not None:
         lines += ["", forecaster.validation_history_.to_string(index=False, float_format=lambda value: f"{value:.4f}")]
     if forecaster.drift_ is not None:
@@ -41,6 +47,15 @@ def summary_of(forecaster: Any) -> str:
     if forecaster.calibration_ is not None:
         lines += ["", f"recalibrated: {forecaster.calibration_.describe()}"]
     return "\n".join(lines)
+
+
+def diffusion_ratio(model: Any) -> float | None:
+    """√(tr(Σ̄ − Λ)/D) at the inducing points, divided by the standard deviation of the white noise Λ.
+
+    Of a latent model the latter is that of its observations. None where all noise is white.
+    """
+    found = None if model.field.noise is None else mean_variances(model.field)
+    return None if found is None else noise_ratio(found[0], model)
 
 
 def warn_of_drift(forecaster: Any) -> None:

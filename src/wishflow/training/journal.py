@@ -96,6 +96,12 @@ def _history(records: list[dict[str, Any]]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
+def skipped_words(history: pd.DataFrame) -> list[str]:
+    """A line on the steps that were not finite, where there were some."""
+    n_skipped = int(history["skipped"].sum()) if "skipped" in history else 0
+    return [f"{n_skipped} of {len(history)} steps were not finite and were skipped"] if n_skipped else []
+
+
 def history_of_file(header: dict[str, Any], numbers: dict[str, np.ndarray]) -> pd.DataFrame:
     """The history in a model file: columns and phases of its header, and the numbers of the other columns.
 

@@ -14,9 +14,10 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, PyTree
 
-from ..errors import FactorisationError, TrainingError
+from ..errors import TrainingError
 from ..numerics.devices import on_device, random_key
 from . import chunk
+from .backoff import Trouble, another_try, warn_of_skipped_steps, with_jitter_that_works
 from .checkpoints import Checkpoints, checkpoints_among
 from .jitter import with_fresh_jitter
 from .journal import Journal
@@ -28,7 +29,6 @@ from .steps import AbstractSteps
 from .validation import AbstractHeldBack, BestState
 
 STEPS_PER_CHUNK = 100
-SKIPPED_LIMIT = 20
 # Chunks without a better prediction of the held-back rows after which training ends.
 PATIENCE = 20
 # Steps of rate zero that estimate the objective at one state.
@@ -40,7 +40,7 @@ HELD_OUT = "held_out_log_density"
 
 REACHED, CONVERGED, STOPPED = "reached max_iter", "converged", "stopped by a callback"
 STALE = "held-back rows were no longer predicted better"
-GAVE_UP = "stopped: the last steps were not finite; the last good state was kept"
+GAVE_UP = "stopped: the last steps were not finite, smaller ones no better; the last good state was kept"
 DIVERGED = "diverged"
 # How a model ended, by the number in the state.
 STATUSES = (REACHED, CONVERGED, STOPPED, STALE, GAVE_UP)
@@ -49,12 +49,14 @@ STATUSES = (REACHED, CONVERGED, STOPPED, STALE, GAVE_UP)
 class PhaseState(eqx.Module):
     """All that a phase of stochastic steps carries from chunk to chunk, for K models.
 
-    `sound` is the last state whose objective was finite, `position` the place in the schedule and `done` the number of
-    steps; `begin` holds the parts of the objective before the first step, `status` indices of `STATUSES`.
+    `sound` is the last state whose objective was finite, `sound_at` its place in the schedule, `position` the present
+    place and `done` the number of steps; `begin` holds the parts of the objective before the first step, `status`
+    indices of `STATUSES`.
     """
 
     train: chunk.TrainState
     sound: chunk.TrainState
+    sound_at: Float[np.ndarray, " K"]
     position: Float[np.ndarray, " K"]
     done: Int[np.ndarray, ""]
     kl_weight: Float[np.ndarray, " K"]
@@ -62,6 +64,7 @@ class PhaseState(eqx.Module):
     begin: dict[str, Float[np.ndarray, "K n"]]
     status: Int[np.ndarray, " K"]
     best: BestState | None
+    trouble: Trouble
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +103,7 @@ class StochasticPhase(AbstractPhase):
         while not is_over(self, state):
             before = state.status
             state, records, n = advance(self, state)
-            stop = journal.add(self.name, int(state.done), n_planned, records, n, self.is_bound)
+            stop = journal.add(self.name, int(state.done), max(n_planned, int(state.done)), records, n, self.is_bound)
             _warn_of_giving_up((state.status == STATUSES.index(GAVE_UP)) & (before != state.status), journal.indices)
             kept.after_chunk(state)
             state = stopped(self, state, stop | kept.is_interrupted)
@@ -157,7 +160,8 @@ def begin(phase: StochasticPhase, models: PyTree, indices: tuple[int, ...]) -> P
     best = None if phase.held_back is None else BestState.of(phase.held_back, train.model)
     status = np.zeros(phase.n_models, int)
     done = np.zeros((), int)
-    return PhaseState(train, train, position, done, weight, Watch.of(phase.n_models), start, status, best)
+    watch, trouble = Watch.of(phase.n_models), Trouble.of(phase.n_models)
+    return PhaseState(train, train, position, position, done, weight, watch, start, status, best, trouble)
 
 
 def is_sound(state: PhaseState) -> bool:
@@ -175,28 +179,38 @@ def advance(phase: StochasticPhase, state: PhaseState) -> tuple[PhaseState, dict
     training, n_iter = schedule.training, schedule.n_iter
     n = min(STEPS_PER_CHUNK, rest.n_steps(state.position, phase.last))
     planned = state.position[:, None] + rest.stride[:, None] * np.arange(n)
-    rates = rates_from(training, schedule.rate, n_iter, planned if n_models > 1 else planned[0])
+    places, share = planned if n_models > 1 else planned[0], state.trouble.rate_share
+    rates = rates_from(training, schedule.rate, n_iter, places, share)
     run = chunk.train_chunk_many if n_models > 1 else chunk.train_chunk
     train, records = run(state.train, phase.items.data, rates, on_device(n), phase.steps)
     records = jax.device_get(records)
     objectives = records["objective"].reshape(n_models, -1)[:, :n]
-    sound = choose(np.isfinite(objectives[:, 0]), state.train, state.sound)
+    is_sound_state = np.isfinite(objectives[:, 0])
+    sound = choose(is_sound_state, state.train, state.sound)
+    sound_at = np.where(is_sound_state, state.position, state.sound_at)
     position, done, best = state.position + n * rest.stride, np.asarray(state.done + n), state.best
     if best is not None and phase.held_back is not None:
-        best, densities = best.scored(phase.held_back, train.model, int(done))
+        best, densities = best.scored(phase.held_back, train.model, min(int(done), phase.last))
         records = {**records, HELD_OUT: at_the_end(densities, records["objective"], n)}
-    means = np.nanmean(objectives, axis=1)
-    watch, moved = state.watch.advanced(training, n_iter, phase.items.n_rows, position, means)
+    watch, moved = state.watch.advanced(training, n_iter, phase.items.n_rows, position, _finite_means(objectives))
     status = np.where((moved >= n_iter) & (position < n_iter), STATUSES.index(CONVERGED), state.status)
-    train, is_stuck = _with_jitter_that_works(train, n_models)
-    status = np.where(is_stuck, STATUSES.index(GAVE_UP), status)
-    position = np.where(is_stuck, n_iter, moved)
+    train, is_stuck = with_jitter_that_works(train, n_models)
+    weight = kl_weights(training, np.minimum(planned[:, -1], n_iter))
+    # Smaller steps are to lead upwards: from where they lead down there is no way back to a good state.
+    is_stuck |= (share < 1.0) & has_fallen(phase, weight, state.begin, records, n)
+    is_stuck &= state.position < phase.last - ROUNDING
+    tries_again = is_stuck & state.trouble.may_try_again
+    if is_stuck.any():
+        train = choose(tries_again, another_try(sound, n_models), choose(is_stuck & ~tries_again, sound, train))
+    status = np.where(is_stuck & ~tries_again, STATUSES.index(GAVE_UP), status)
+    position = np.where(tries_again, sound_at, np.where(is_stuck, n_iter, moved))
+    trouble = state.trouble.counted(records["skipped"].reshape(n_models, -1)[:, :n], tries_again)
     if best is not None:
         is_stale = (best.stale >= PATIENCE) & (position < n_iter)
         status = np.where(is_stale, STATUSES.index(STALE), status)
         position = np.where(is_stale, n_iter, position)
-    weight = kl_weights(training, np.minimum(planned[:, -1], n_iter))
-    return PhaseState(train, sound, position, done, weight, watch, state.begin, status, best), records, n
+    state = PhaseState(train, sound, sound_at, position, done, weight, watch, state.begin, status, best, trouble)
+    return state, records, n
 
 
 def stopped(phase: StochasticPhase, state: PhaseState, stop: Bool[np.ndarray, " K"]) -> PhaseState:
@@ -223,6 +237,8 @@ def end(phase: StochasticPhase, state: PhaseState, indices: tuple[int, ...] = (0
             RuntimeWarning,
             stacklevel=2,
         )
+    told = tuple(i for i, said in enumerate(status) if said != GAVE_UP)
+    warn_of_skipped_steps(state.trouble, int(state.done), phase.name, told)
     if state.best is not None:
         best = state.best.settled()
         return Outcome(best.models, tuple(status), best)
@@ -255,32 +271,39 @@ def _falls(phase: StochasticPhase, state: PhaseState, last: dict[str, np.ndarray
 
     Both are taken with the weight of the KL terms that training ended with.
     """
-    weight = state.kl_weight[:, None]
-    (before, error), (after, other) = (_estimate(weighted(parts, weight)) for parts in (state.begin, last))
-    has_fallen = ~(after >= before - FALL * phase.items.n_rows - 3.0 * np.hypot(error, other))
-    return {int(i): (float(before[i]), float(after[i])) for i in np.flatnonzero(has_fallen)}
+    before, after, is_low = _compared(phase, state.kl_weight, state.begin, last)
+    return {int(i): (float(before[i]), float(after[i])) for i in np.flatnonzero(is_low)}
+
+
+def has_fallen(
+    phase: StochasticPhase, kl_weight: np.ndarray, begin: dict[str, np.ndarray], records: dict[str, Any], n: int
+) -> Bool[np.ndarray, " K"]:
+    """Whether the objective at the end of a chunk of n steps is below that of the start."""
+    first = max(0, n - N_ESTIMATES)
+    parts = {name: np.asarray(records[name]).reshape(phase.n_models, -1)[:, first:n] for name in begin}
+    return _compared(phase, kl_weight, begin, parts)[2]
+
+
+def _compared(
+    phase: StochasticPhase, kl_weight: np.ndarray, begin: dict[str, np.ndarray], parts: dict[str, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, Bool[np.ndarray, " K"]]:
+    """Objectives before and after, and whether the second is lower by more than chance, or not finite."""
+    weight = kl_weight[:, None]
+    (before, error), (after, other) = (_estimate(weighted(part, weight)) for part in (begin, parts))
+    is_low = ~(after >= before - FALL * phase.items.n_rows - 3.0 * np.hypot(error, other))
+    return before, after, is_low
+
+
+def _finite_means(values: Float[np.ndarray, "K n"]) -> Float[np.ndarray, " K"]:
+    """Means over the steps that were finite; −∞ where there was none."""
+    found = [row[np.isfinite(row)] for row in values]
+    return np.array([row.mean() if len(row) else -np.inf for row in found])
 
 
 def _estimate(values: Float[np.ndarray, "K n"]) -> tuple[np.ndarray, np.ndarray]:
     """Means, and their standard errors."""
     with np.errstate(invalid="ignore"):
         return values.mean(axis=1), values.std(axis=1) / np.sqrt(values.shape[1])
-
-
-def _with_jitter_that_works(train: chunk.TrainState, n_models: int) -> tuple[chunk.TrainState, Bool[np.ndarray, " K"]]:
-    """After skipped steps choose the jitter anew; which models take no step all the same."""
-    skipped = np.asarray(train.skipped).reshape(-1)
-    if not skipped.any():
-        return train, np.zeros(len(skipped), bool)
-    is_stuck = skipped >= SKIPPED_LIMIT
-    before = [np.asarray(b.jitter) for b in train.model.bases()]
-    try:
-        train = eqx.tree_at(lambda s: s.model, train, with_fresh_jitter(train.model, n_models))
-    except FactorisationError:
-        return train, is_stuck
-    after = [np.asarray(b.jitter) for b in train.model.bases()]
-    is_changed = np.any([np.reshape(a != b, -1) for a, b in zip(after, before, strict=True)], axis=0)
-    return train, is_stuck & ~is_changed
 
 
 def _warn_of_giving_up(is_stuck: np.ndarray, indices: tuple[int, ...]) -> None:

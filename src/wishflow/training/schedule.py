@@ -46,18 +46,26 @@ def kl_weights(training: TrainingSpec, positions: Real[np.ndarray, "*shape"]) ->
 
 
 def rates_from(
-    training: TrainingSpec, peak: float | Callable, n_iter: int, positions: Real[np.ndarray, "*models n"]
+    training: TrainingSpec,
+    peak: float | Callable,
+    n_iter: int,
+    positions: Real[np.ndarray, "*models n"],
+    share: Float[np.ndarray, " K"] | None = None,
 ) -> Rates:
     """Rates for the steps at `positions` of the schedule, padded to the size of a chunk; past the end all rates are
     zero.
 
-    `peak` is a number, or an optax schedule, which then replaces the shape of ours.
+    `peak` is a number, or an optax schedule, which then replaces the shape of ours. Of the
+    rates of each model only a `share` may be taken.
     """
     padding = [(0, 0)] * (positions.ndim - 1) + [(0, CHUNK - positions.shape[-1])]
     positions = np.pad(positions, padding, constant_values=n_iter)
     shape = rate_shape(training, n_iter, positions)
     adam = np.asarray(peak(jnp.asarray(np.rint(positions).astype(int)))) if callable(peak) else peak * shape
     natural = (training.natural_rate or 0.0) * np.maximum(shape, LOWEST_NATURAL_SHARE)
+    if share is not None and (share < 1.0).any():
+        share = share[:, None] if positions.ndim > 1 else share
+        adam, natural = adam * share, natural * share
     kl_weight = kl_weights(training, positions)
     is_live = positions < n_iter
     return Rates(*(on_device(np.where(is_live, values, 0.0)) for values in (adam, natural, kl_weight)))

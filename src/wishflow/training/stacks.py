@@ -26,7 +26,7 @@ def choose(condition: Bool[np.ndarray, " K"], new: PyTree, old: PyTree) -> PyTre
     """For each of the K models the new one where the condition holds, and the old one elsewhere."""
     if condition.all():
         return new
-    if len(condition) == 1:
+    if not condition.any():
         return old
 
     def pick(a: Any, b: Any) -> Any:
