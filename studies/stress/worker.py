@@ -1,0 +1,20 @@
+"""A process that does tasks of one part: `python -m studies.stress.worker PART FOLDER`."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+
+from .workers import serve
+
+
+def main() -> None:
+    part, folder = sys.argv[1], Path(sys.argv[2]) / str(os.getpid())
+    folder.mkdir(parents=True)
+    serve(importlib.import_module(f".{part}", __package__).Task(folder))
+
+
+if __name__ == "__main__":
+    main()
