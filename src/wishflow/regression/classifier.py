@@ -84,9 +84,10 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
         tenth from 600 rows on, `paper` none.
     drift_posterior : {"point", "gaussian"}, default="point"
         Whether the weights of the drift are fitted or have a posterior, as in `FlowRegressor`.
-    checkpoint_dir : str or path, optional
+    checkpoint_dir : str, path or Checkpointing, optional
         Folder for checkpoints of training, so that the same fit goes on where it was killed. Ctrl-C then ends training
-        at the next chunk of steps, with `status_` "interrupted" (docs/explanation/reliability.md).
+        at the next chunk of steps, with `status_` "interrupted" (docs/reliability.md). `wf.Checkpointing` also says how
+        often a state is written and how many are kept.
 
     Attributes
     ----------
