@@ -25,7 +25,7 @@ FOLDER = ROOT / ".bench" / "stress"
 PARTS = {
     "kills": (50, 900.0, 1000),
     "disks": (10, 900.0, 1000),
-    "inputs": (200, 900.0, 50),
+    "inputs": (120, 900.0, 40),
     "files": (100_000, 120.0, 2000),
     "checkpoints": (1000, 300.0, 500),
     "results": (5000, 60.0, 5000),

@@ -1,4 +1,4 @@
-"""`kill -9` at a random moment of a fit with checkpoints: they load, and the same fit ends bit by bit as a whole one."""
+"""`kill -9` at random moments of a fit with checkpoints: they load, and the same fit ends bit by bit as a whole one."""
 
 from __future__ import annotations
 

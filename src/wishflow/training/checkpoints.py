@@ -103,9 +103,7 @@ def checkpointing_of(option: Any) -> Checkpointing | None:
 
 def _check_folder(folder: Any) -> None:
     if not isinstance(folder, str | Path) or not str(folder):
-        raise OptionError(
-            f"checkpoint_dir={folder!r} given; expected the path of a folder, a Checkpointing, or None."
-        )
+        raise OptionError(f"checkpoint_dir={folder!r} given; expected the path of a folder, a Checkpointing, or None.")
 
 
 class Checkpoints(Callback):
