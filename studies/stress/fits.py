@@ -1,9 +1,8 @@
-"""Small fits with checkpoints: `python -m studies.stress.fits KIND FOLDER OUT` runs one and writes what it learnt."""
+"""Small fits with checkpoints, and all that they learnt as arrays."""
 
 from __future__ import annotations
 
 import io
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -80,12 +79,8 @@ def are_equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     return len(one) == len(other) == len(same) and all(same)
 
 
-def main() -> None:
-    kind, folder, out = sys.argv[1:]
+def run(kind: str, folder: Path | None, out: Path) -> None:
+    """Fit, and write what was learnt."""
     content = io.BytesIO()
-    np.savez(content, **learnt(fitted(kind, Path(folder) if folder else None)))  # type: ignore[arg-type]
+    np.savez(content, **learnt(fitted(kind, folder)))  # type: ignore[arg-type]
     write_bytes_atomic(out, content.getvalue())
-
-
-if __name__ == "__main__":
-    main()

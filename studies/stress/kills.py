@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import shutil
-import subprocess
-import sys
+import signal
 import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from .mutations import generator
 
 POLL_SECONDS, WAIT_SECONDS = 0.005, 600.0
 MOST_TRIES = 5
+FIRST = "*/*.ckpt"
 
 
 class Task:
@@ -27,7 +29,7 @@ class Task:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.whole: dict[str, dict[str, np.ndarray]] = {}
-        self.seconds: dict[str, float] = {}
+        self.seconds: dict[str, tuple[float, float]] = {}
 
     def __call__(self, number: int) -> Found:
         found, kind = Found(number), fits.KINDS[number % len(fits.KINDS)]
@@ -38,7 +40,10 @@ class Task:
             folder = self.folder / "kept"
             shutil.rmtree(folder, ignore_errors=True)
             process = self._start(kind, folder, self.folder / "killed.npz")
-            if self._is_killed(process, folder, float(rng.uniform(0.0, self.seconds[kind]))):
+            # Every fifth from the beginning of the fit on, the others from the first checkpoint on.
+            is_early = number // len(fits.KINDS) % 5 == 4
+            seconds = self.seconds[kind][0 if is_early else 1]
+            if self._is_killed(process, folder, "*" if is_early else FIRST, float(rng.uniform(0.0, seconds))):
                 break
         else:
             found.problems.append(f"{kind}: it ended before all kills")
@@ -49,12 +54,12 @@ class Task:
             found.problems.append(f"{kind}: the resumed fit {'failed' if resumed is None else 'is another'}")
         if list(folder.glob("*/.*.tmp")):
             found.problems.append(f"{kind}: temporary files are left")
-        found.count(f"{kind}: {'problem' if found.problems else 'equal'}")
-        found.count("with checkpoints" if n_kept else "before the first checkpoint")
+        when = "" if n_kept else ", killed before the first checkpoint"
+        found.count(f"{kind}: {'problem' if found.problems else 'equal'}{when}")
         return found
 
     def _measure(self, kind: str) -> None:
-        """What a fit without checkpoints learns, and the seconds from the beginning of training with them to its end.
+        """What a fit without checkpoints learns, and how long one with them takes, in all and from the first on.
 
         The second run finds its programs compiled, as those that are killed do.
         """
@@ -63,32 +68,41 @@ class Task:
             raise RuntimeError(f"the fit {kind!r} failed without a kill")
         folder = self.folder / "measured"
         process = self._start(kind, folder, self.folder / "measured.npz")
-        _wait_for(lambda: folder.exists() or process.poll() is not None)
-        started = time.monotonic()
-        process.wait(WAIT_SECONDS)
-        self.whole[kind], self.seconds[kind] = whole, time.monotonic() - started
+        marks = []
+        for sign in ("*", FIRST):
+            _wait_for(lambda sign=sign: any(folder.glob(sign)) or not process.is_alive())
+            marks.append(time.monotonic())
+        process.join(WAIT_SECONDS)
+        self.whole[kind] = whole
+        self.seconds[kind] = (time.monotonic() - marks[0], time.monotonic() - marks[1])
         shutil.rmtree(folder, ignore_errors=True)
 
-    def _start(self, kind: str, folder: Path | None, out: Path) -> subprocess.Popen:
+    def _start(self, kind: str, folder: Path | None, out: Path) -> BaseProcess:
+        """A fit in a new process. This one has imported all modules, and computes nothing: it may be forked."""
         out.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "studies.stress.fits", kind, "" if folder is None else str(folder), str(out)]
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = multiprocessing.get_context("fork").Process(target=fits.run, args=(kind, folder, out))
+        process.start()
+        return process
 
     def _finished(self, kind: str, folder: Path | None, out: Path) -> dict[str, np.ndarray] | None:
         """What a fit learns that nobody kills; None where it fails."""
-        if self._start(kind, folder, out).wait(WAIT_SECONDS) != 0 or not out.exists():
+        process = self._start(kind, folder, out)
+        process.join(WAIT_SECONDS)
+        if process.exitcode != 0 or not out.exists():
+            process.kill()
             return None
         with np.load(out, allow_pickle=False) as content:
             return dict(content)
 
     @staticmethod
-    def _is_killed(process: subprocess.Popen, folder: Path, moment: float) -> bool:
-        """Kill so many seconds after training began; False where it had ended before."""
-        _wait_for(lambda: folder.exists() or process.poll() is not None)
+    def _is_killed(process: BaseProcess, folder: Path, sign: str, moment: float) -> bool:
+        """Kill so many seconds after a first sign in the folder; False where the fit had ended before."""
+        _wait_for(lambda: any(folder.glob(sign)) or not process.is_alive())
         deadline = time.monotonic() + moment
-        _wait_for(lambda: time.monotonic() > deadline or process.poll() is not None)
+        _wait_for(lambda: time.monotonic() > deadline or not process.is_alive())
         process.kill()
-        return process.wait() == -9
+        process.join()
+        return process.exitcode == -signal.SIGKILL
 
     @staticmethod
     def _check_kept(found: Found, kind: str, folder: Path) -> int:
