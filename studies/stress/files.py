@@ -60,6 +60,7 @@ class Task:
     def _outcome(self, found: Found, kind: str, content: bytes) -> str:
         self.path.write_bytes(content)
         step = "load"
+        limits.seen_code()
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
@@ -70,7 +71,8 @@ class Task:
                 with limits.room_of(USE_BYTES):
                     numbers = np.asarray(models.used(model, kind), float)
         except Exception as error:
-            self._check_code(found, kind)
+            if step == "load":  # compiled programs are read from their cache in use
+                self._check_code(found, kind)
             if limits.is_memory_error(error):
                 found.problems.append(f"{kind}, {step}: memory: {limits.described(error)}")
             elif not isinstance(error, WishflowError):
