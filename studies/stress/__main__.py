@@ -32,10 +32,12 @@ PARTS = {
 }
 
 
-def run_part(part: str, numbers: Iterable[int], deadline: float, folder: Path = FOLDER) -> Iterator[Found]:
+def run_part(
+    part: str, numbers: Iterable[int], deadline: float, folder: Path = FOLDER, is_sample: bool = False
+) -> Iterator[Found]:
     """What the tasks of a part find."""
     _, seconds, n_tasks = PARTS[part]
-    return run_tasks(Program(part, folder / part, seconds, n_tasks), numbers, deadline)
+    return run_tasks(Program(part, folder / part, seconds, n_tasks, is_sample), numbers, deadline)
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:

@@ -27,8 +27,9 @@ MOST_MAPS = 20_000
 class Task:
     """Files by their numbers: the kinds in turn, every second round with a right checksum."""
 
-    def __init__(self, folder: Path) -> None:
-        self.contents = models.made(folder.parent / "models")
+    def __init__(self, folder: Path, kinds: tuple[str, ...] = models.KINDS) -> None:
+        self.kinds = kinds
+        self.contents = models.made(folder.parent / "models", kinds)
         self.path = folder / "mutated"
         for kind, content in self.contents.items():  # threads start and programs are compiled before limits hold
             self.path.write_bytes(content)
@@ -36,7 +37,7 @@ class Task:
         limits.watch_for_code()
 
     def __call__(self, number: int) -> Found:
-        found, kind = Found(number), models.KINDS[number % len(models.KINDS)]
+        found, kind = Found(number), self.kinds[number % len(self.kinds)]
         before = limits.resident_bytes()
         outcome = self._outcome(found, kind, self.content(number))
         if (grown := limits.resident_bytes() - before) > MOST_RESIDENT:
@@ -47,14 +48,13 @@ class Task:
             jax.clear_caches()
         return found
 
-    @staticmethod
-    def has_right_checksum(number: int) -> bool:
-        return number // len(models.KINDS) % 2 == 0
+    def has_right_checksum(self, number: int) -> bool:
+        return number // len(self.kinds) % 2 == 0
 
     def content(self, number: int) -> bytes:
         """The file of a number."""
         rng = generator(number)
-        kind, other = models.KINDS[number % len(models.KINDS)], models.KINDS[rng.integers(len(models.KINDS))]
+        kind, other = self.kinds[number % len(self.kinds)], self.kinds[rng.integers(len(self.kinds))]
         return mutated_model(self.contents[kind], self.contents[other], rng, self.has_right_checksum(number))
 
     def _outcome(self, found: Found, kind: str, content: bytes) -> str:

@@ -19,7 +19,7 @@ import wishflow as wf
 from wishflow.errors import WishflowError
 from wishflow.numerics import devices
 
-from . import limits, tables
+from . import limits, odd_data
 from .ledger import Found
 
 N_CASES = 20
@@ -64,7 +64,7 @@ class Task:
         def block(data: Any) -> None:
             name = data.draw(st.sampled_from(list(MODELS)))
             is_series, is_classifier = "Forecaster" in name, "Classifier" in name
-            case = data.draw(tables.hours() if is_series else tables.rows(is_classifier))
+            case = data.draw(odd_data.hours() if is_series else odd_data.rows(is_classifier))
             problem, outcome = outcome_of(name, case)
             kind = name.partition(",")[0]
             found.count(f"{kind}: {'problem' if problem else outcome}")

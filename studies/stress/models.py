@@ -61,13 +61,14 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "latent": lambda: wf.WishartForecaster(latent_dim=1, **PLAIN).fit(hours()),
 }
 KINDS = (*MAKERS, *RELEASED)
+SAMPLE = ("gp", *RELEASED)
 
 
-def made(folder: Path) -> dict[str, bytes]:
+def made(folder: Path, kinds: tuple[str, ...] = KINDS) -> dict[str, bytes]:
     """The content of one file of each kind; models are fitted where the folder lacks them."""
     folder.mkdir(parents=True, exist_ok=True)
     found = {}
-    for kind in KINDS:
+    for kind in kinds:
         path = folder / kind.replace(" ", "_")
         if kind in RELEASED:
             path = ROOT / "tests" / "reference" / "v0.1.0" / f"{RELEASED[kind]}.safetensors"

@@ -7,13 +7,15 @@ import os
 import sys
 from pathlib import Path
 
+from . import models
 from .workers import serve
 
 
 def main() -> None:
     part, folder = sys.argv[1], Path(sys.argv[2]) / str(os.getpid())
     folder.mkdir(parents=True)
-    serve(importlib.import_module(f".{part}", __package__).Task(folder))
+    make = importlib.import_module(f".{part}", __package__).Task
+    serve(make(folder, models.SAMPLE) if part == "files" and "--sample" in sys.argv else make(folder))
 
 
 if __name__ == "__main__":

@@ -25,12 +25,16 @@ READY = "ready"
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """What a process runs: a part, its folder, the seconds of a task, and the tasks after which a new one starts."""
+    """What a process runs: a part, its folder, the seconds of a task, and the tasks after which a new one starts.
+
+    A sample is made of files of few kinds, so that few models are fitted before.
+    """
 
     part: str
     folder: Path
     limit_seconds: float
     n_tasks: int
+    is_sample: bool = False
 
 
 def run_tasks(program: Program, numbers: Iterable[int], deadline: float) -> Iterator[Found]:
@@ -58,6 +62,7 @@ class Worker:
     def __init__(self, program: Program) -> None:
         self.program, self.n_done, self._rest = program, 0, b""
         command = [sys.executable, "-m", "studies.stress.worker", program.part, str(program.folder)]
+        command += ["--sample"] * program.is_sample
         folders = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
         self.process = subprocess.Popen(
             command,
