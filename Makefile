@@ -22,8 +22,8 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.jax_cache
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.5
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo docs gallery test test-slow test-all test-lowest bench reproduce-uci reproduce-beijing lint \
-	format types
+.PHONY: help install demo docs gallery test test-slow test-all test-lowest bench stress reproduce-uci reproduce-beijing \
+	lint format types
 
 help:
 	@echo "make demo      the models side by side on simulated data (figures in demo_output/)"
@@ -32,6 +32,7 @@ help:
 	@echo "make test-all  all tests"
 	@echo "make test-lowest  the tests with the lowest versions of all dependencies that are allowed"
 	@echo "make bench     training steps beside those of other libraries (environments in .bench/; ARGS=--quick)"
+	@echo "make stress    kills, hostile files and odd inputs in large numbers; goes on where it ended (ARGS=--help)"
 	@echo "make reproduce-uci, make reproduce-beijing   the paper's experiments (studies/README.md; ARGS=--help)"
 	@echo "make lint      ruff (lint and format) and the type checker, changing nothing"
 	@echo "make format    let ruff repair and format the code"
@@ -85,6 +86,9 @@ test-lowest:
 bench: $(STAMP)
 	$(BIN)/python -m studies.benchmarks.speed $(ARGS)
 	$(if $(ARGS),,$(BIN)/python -m studies.benchmarks.race)
+
+stress: $(STAMP)
+	$(BIN)/python -m studies.stress $(ARGS)
 
 reproduce-uci: $(STAMP)
 	$(BIN)/python -m studies.uci $(ARGS)

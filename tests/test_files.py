@@ -285,6 +285,11 @@ def test_json_results_are_plain_and_strict(tmp_path):
     assert (tmp_path / "r.json").read_text(encoding="utf-8") == text
 
 
+def test_json_that_is_nested_without_end_is_none(tmp_path):
+    (tmp_path / "r.json").write_text("[" * 200_000)
+    assert files.read_json(tmp_path / "r.json") is None
+
+
 # --- damage ----------------------------------------------------------------------------------
 
 

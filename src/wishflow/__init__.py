@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 __all__ = [
+    "Checkpointing",
     "FlowClassifier",
     "FlowRegressor",
     "Forecast",
@@ -35,7 +36,7 @@ if TYPE_CHECKING:  # for type checkers and editors, what `__all__` names
     from .regression import FlowClassifier, FlowRegressor, JointRegion, SparseGPRegressor, fit_many
     from .series import Forecast, WishartForecaster, backtest
     from .specs import register
-    from .training import TrainingSpec
+    from .training import Checkpointing, TrainingSpec
 
 # Names are imported on first access (PEP 562): JAX, scikit-learn, pandas and xarray take seconds to import.
 _HOMES = {
@@ -50,6 +51,7 @@ _HOMES = {
     "load": "loading",
     "enable_compilation_cache": "numerics.devices",
     "register": "specs",
+    "Checkpointing": "training",
     "TrainingSpec": "training",
 }
 _MODULES = (

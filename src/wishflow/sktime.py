@@ -87,9 +87,10 @@ class WishartForecaster(BaseForecaster):
         How many rows of the past are kept for updates of the parameters.
     panel_effects : bool, default=False
         Whether each series of a panel has its own level and scale.
-    checkpoint_dir : str or path, optional
+    checkpoint_dir : str, path or Checkpointing, optional
         Folder for checkpoints of training, so that the same fit goes on where it was killed. Ctrl-C then ends training
-        at the next chunk of steps, with `status_` "interrupted" (docs/explanation/reliability.md).
+        at the next chunk of steps, with `status_` "interrupted" (docs/reliability.md). `wf.Checkpointing` also says how
+        often a state is written and how many are kept.
 
     Attributes
     ----------

@@ -15,6 +15,8 @@ from .protocol import BANDS, HORIZON, Parts
 
 SCORES = ("crps", "crps_observed", "energy", "coverage_80")
 EXTRAS = {"after": AFTER, "traces": TRACED, "joint": JOINED}
+# What a file raises that has lost some of its entries, or has others.
+NOT_AS_WRITTEN = (AttributeError, LookupError, TypeError, ValueError)
 Results = dict[tuple[str, str], dict[str, Any]]
 
 
@@ -39,7 +41,7 @@ def _is_complete(result: Any) -> bool:
         is_named = all(isinstance(result[name], str) for name in ("cell", "model", "name", "scored"))
         has_source = isinstance(result["fit_seconds"], float) and isinstance(result["provenance"], dict)
         return is_named and has_source and isinstance(result["settings"], dict) and _has_numbers(result)
-    except (KeyError, TypeError):
+    except NOT_AS_WRITTEN:
         return False
 
 
@@ -60,7 +62,10 @@ def _has_hours(result: dict[str, Any]) -> bool:
 def is_finished(folder: Path, job: Job, cell: str, parts: Parts) -> bool:
     """Whether there is a complete result of this cell, made with these settings, of as many draws or more."""
     result = read_result(job_path(folder, job, cell))
-    return result is not None and _same(result["settings"], job.settings(cell, parts))
+    try:
+        return result is not None and _same(result["settings"], job.settings(cell, parts))
+    except NOT_AS_WRITTEN:
+        return False
 
 
 def _same(found: dict[str, Any], expected: dict[str, Any]) -> bool:

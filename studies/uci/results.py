@@ -14,6 +14,8 @@ from wishflow.training.specs import TrainingSpec
 from .suite import DATA, MODELS, Cell
 
 SCORES = ("mean_log_density_of_paths", "log_density", "rmse", "crps", "coverage_95")
+# What a file raises that has lost some of its entries, or has others.
+NOT_AS_WRITTEN = (AttributeError, LookupError, TypeError, ValueError)
 Results = dict[tuple[str, str], dict[str, Any]]
 
 
@@ -31,18 +33,22 @@ def read_result(path: Path) -> dict[str, Any] | None:
 def _is_complete(result: Any) -> bool:
     """Whether every split that the settings name has every score; a score may be null, where it was not finite."""
     try:
-        has_scores = all(name in row for row in result["splits"] for name in SCORES)
+        scores = [row[name] for row in result["splits"] for name in SCORES]
+        has_scores = all(score is None or isinstance(score, int | float) for score in scores)
         is_named = all(isinstance(result[name], str) for name in ("data", "model"))
         has_source = isinstance(result["fit_seconds"], float) and isinstance(result["provenance"], dict)
         return is_named and has_scores and has_source and len(result["splits"]) == result["settings"]["n_splits"]
-    except (KeyError, TypeError):
+    except NOT_AS_WRITTEN:
         return False
 
 
 def is_finished(folder: Path, cell: Cell, settings: dict[str, Any]) -> bool:
     """Whether there is a complete result of this cell, made with these settings, of as many splits or more."""
     result = read_result(cell_path(folder, cell))
-    return result is not None and _same(result["settings"], plain(settings))
+    try:
+        return result is not None and _same(result["settings"], plain(settings))
+    except NOT_AS_WRITTEN:
+        return False
 
 
 def _same(found: dict[str, Any], expected: dict[str, Any]) -> bool:

@@ -122,6 +122,20 @@ def test_complex_and_flat_inputs(estimator, X, y, labels):
         clone(estimator).fit(X[:, 0], target)
 
 
+def test_errors_of_scikit_learn_are_ours(flow, X, y):
+    """Whoever catches `WishflowError` catches all that data can do."""
+    for call in (
+        lambda: wf.SparseGPRegressor(**SMALL_GP).fit(X[:1], y[:1]),
+        lambda: wf.SparseGPRegressor(**SMALL_GP).fit(X + 1j, y),
+        lambda: wf.SparseGPRegressor(**SMALL_GP).fit(np.full_like(X, np.inf), y),
+        lambda: wf.FlowClassifier(**SMALL_CLASSES).fit(X, y),
+        lambda: flow.predict(X[:, :1]),
+        lambda: flow.log_prob(X, np.full(len(X), np.nan)),
+    ):
+        with pytest.raises(DataError):
+            call()
+
+
 def test_another_number_of_columns(flow, X):
     with pytest.raises(ValueError, match="X has 1 features, but FlowRegressor is expecting 2"):
         flow.predict(X[:, :1])

@@ -12,6 +12,7 @@ from test_storage import rewritten
 import wishflow as wf
 from wishflow.errors import ModelFileError, WishflowError
 from wishflow.files.model_file import read_model, write_model
+from wishflow.files.trust import check_counts
 
 pytestmark = pytest.mark.usefixtures("types_unchecked")
 TIMES = pd.date_range("2024-01-01", periods=60, freq="h")
@@ -64,6 +65,11 @@ def independent(rank, dof):
     return change
 
 
+def horizons(n, n_scales, order=1):
+    """Factors of a recalibration of two columns."""
+    return {"calibration.horizons": np.arange(1.0, n + 1)[::order], "calibration.scales": np.ones((n_scales, 2))}
+
+
 def column(name):
     return lambda header, arrays: arrays.update({name: np.zeros(3)})
 
@@ -104,6 +110,19 @@ CHANGES = {
     "rows out of order": (("series",), filled("tail.0.index", 2**62)),
     "rows of another length": (("series",), column("tail.0.index")),
     "no unit of time": (("series",), lambda h, a: h["axis"].update(unit=0.0)),
+    "lags inside a list": (("series",), lambda h, a: h["spec"].update(lags=[[1], 2])),
+    "lags out of order": (("series",), lambda h, a: h["spec"].update(lags=[1, 3, 2])),
+    "a gap that is text": (("series",), lambda h, a: h["spec"].update(max_gap="x")),
+    "a gap that is a list": (("series",), lambda h, a: h["spec"].update(max_gap=[1, 2])),
+    "a step of nothing": (("series",), lambda h, a: h["spec"].update(step=0.0)),
+    "a lengthscale without end": (("gp", "flow"), lambda h, a: h["spec"]["kernel"].update(lengthscale=1e999)),
+    "no value to start from": (("series",), lambda h, a: a["tail.0.values"].fill(np.nan)),
+    "horizons of another number": (("series",), lambda h, a: a.update(horizons(3, 2))),
+    "horizons out of order": (("series",), lambda h, a: a.update(horizons(2, 2, -1))),
+    "many points beside an empty array": (
+        ("gp",),
+        lambda h, a: (h["shapes"].update(n_inducing=10**6), a.update({"history.x": np.zeros((0, 10**9))})),
+    ),
     "a seed that is text": (("gp", "series"), lambda h, a: h["attributes"].update(seed_="x")),
 }
 # The files have some ten kilobytes.
@@ -146,6 +165,13 @@ def test_products_of_usual_counts_are_bounded(change, message, files, tmp_path):
     kind = "series" if "linear" in message else "flow"
     with pytest.raises(ModelFileError, match=message):
         wf.load(rewritten(files / kind, tmp_path / "changed", change))
+
+
+def test_an_empty_array_raises_no_limit():
+    """It may have any length, and takes no room in the file."""
+    with pytest.raises(ModelFileError, match="n_inducing=1000000"):
+        check_counts({"n_inducing": 10**6}, {"empty": np.zeros((0, 10**9))})
+    check_counts({"n_inducing": 10**6}, {"full": np.zeros(10**6, bool)})
 
 
 def test_attributes_of_a_forecaster_are_those_that_are_known(files, tmp_path):

@@ -17,6 +17,7 @@ from studies.benchmarks.speed import __main__ as speed
 from studies.benchmarks.speed import contenders
 from studies.benchmarks.tables import figures
 from studies.benchmarks.tables.documents import DOCUMENTS, rendered
+from studies.stress import __main__ as stress
 from studies.uci.__main__ import main as uci_command
 
 FOLDER = paths.ROOT / "studies"
@@ -54,7 +55,7 @@ def output_of(name):
 
 def outputs():
     suites = [inspect.signature(main).parameters["output"].default for main in (uci_command, beijing_command)]
-    return [*suites, *map(output_of, BENCHMARKS)]
+    return [*suites, stress.parse([]).output, *map(output_of, BENCHMARKS)]
 
 
 def tracked():

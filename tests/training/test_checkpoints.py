@@ -2,17 +2,14 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
-import time
 import warnings
 
 import jax
 import numpy as np
 import pandas as pd
 import pytest
-from structure import PACKAGE
+from sklearn.base import clone
 
 import wishflow as wf
 from wishflow.callbacks import Callback
@@ -39,6 +36,9 @@ FITS = {
         X, np.round(np.exp(Y))
     ),
     "series": lambda **k: wf.WishartForecaster(max_iter=300, rank=1, validation_fraction=0, **SMALL, **k).fit(SERIES),
+    "long series": lambda **k: wf.WishartForecaster(max_iter=1000, rank=1, validation_fraction=0, **SMALL, **k).fit(
+        SERIES
+    ),
     "validated series": lambda **k: wf.WishartForecaster(max_iter=300, rank=1, lags=1, **SMALL, **k).fit(SERIES),
     "members of series": lambda **k: wf.WishartForecaster(
         max_iter=200, rank=1, validation_fraction=0, n_members=2, **SMALL, **k
@@ -121,7 +121,9 @@ def assert_equal(one, other):
 QUICK = ("flow", "series", "counts")
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in FITS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in FITS if n != "long series"]
+)
 def test_a_killed_fit_ends_as_one_that_was_not(name, tmp_path):
     watch = KillAfter(10**6)
     whole = FITS[name](callbacks=[watch])
@@ -366,51 +368,62 @@ def test_many_fits_have_checkpoints_too(tmp_path):
         assert_equal(one, other)
 
 
-# --- kill -9 -------------------------------------------------------------------------------------
-
-PROGRAM = """
-import sys
-sys.path[:0] = [{package!r}, {tests!r}]
-import wishflow as wf
-from wishflow.training import checkpoints
-import numpy as np
-checkpoints.EVERY_SECONDS = 0.0
-wf.enable_compilation_cache({cache!r})
-rng = np.random.default_rng(0)
-X = rng.normal(size=(60, 2))
-Y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=60)
-model = wf.FlowRegressor(max_iter=3000, tol=0, n_steps=2, validation_fraction=0, n_inducing=8, random_state=0,
-                         checkpoint_dir={folder!r}).fit(X, Y)
-np.save({out!r}, model.predict(X))
-"""
+# --- how often, and how many ---------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_kill_9_at_random_moments(tmp_path):
-    def run(folder, out):
-        cache = str(jax.config.jax_compilation_cache_dir or tmp_path / "cache")
-        parts = {"package": str(PACKAGE.parent), "tests": "", "cache": cache, "folder": folder, "out": str(out)}
-        return subprocess.Popen([sys.executable, "-c", PROGRAM.format(**parts)])
+def names_after(n_chunks, tmp_path, **options):
+    """The checkpoints of a fit that is killed after some chunks of a hundred steps."""
+    often = wf.Checkpointing(tmp_path, **options)
+    with pytest.raises(Killed):
+        FITS["long series"](checkpoint_dir=often, callbacks=[KillAfter(n_chunks)])
+    return [int(path.name[5:14]) for path in sorted(next(tmp_path.iterdir()).iterdir())]
 
-    assert run(None, tmp_path / "whole.npy").wait(300) == 0
-    rng, n_kills, folder = np.random.default_rng(0), 0, tmp_path / "kept"
-    process = run(str(folder), tmp_path / "resumed.npy")
-    while process.poll() is None:
-        n_before = len(list(folder.glob("*/*.ckpt")))
-        deadline = time.monotonic() + 60
-        while process.poll() is None and len(list(folder.glob("*/*.ckpt"))) == n_before and time.monotonic() < deadline:
-            time.sleep(0.01)  # until it is past its start
-        time.sleep(float(rng.uniform(0.0, 0.5)))
-        if process.poll() is None and n_kills < 5:
-            process.kill()
-            process.wait()
-            n_kills += 1
-            process = run(str(folder), tmp_path / "resumed.npy")
-        elif process.poll() is None:
-            process.wait(300)
-    assert n_kills > 0 and process.returncode == 0
-    np.testing.assert_array_equal(np.load(tmp_path / "whole.npy"), np.load(tmp_path / "resumed.npy"))
-    assert not list(folder.glob("*/.*.tmp"))
+
+def test_states_are_written_by_steps_or_by_seconds(tmp_path):
+    assert names_after(6, tmp_path / "steps", every_seconds=None, every_steps=200) == [200, 400]
+    assert names_after(6, tmp_path / "more", every_seconds=None, every_steps=250) == [300]
+    assert names_after(6, tmp_path / "seconds", every_seconds=0.0, keep=4) == [200, 300, 400, 500]
+    assert names_after(3, tmp_path / "never", every_seconds=None) == []
+
+
+def test_options_of_checkpoints_change_no_fingerprint(tmp_path):
+    whole = FITS["series"]()
+    with pytest.raises(Killed):
+        FITS["series"](checkpoint_dir=wf.Checkpointing(tmp_path, every_steps=100), callbacks=[KillAfter(3)])
+    again = KillAfter(10**6)
+    assert_equal(whole, FITS["series"](checkpoint_dir=wf.Checkpointing(tmp_path, keep=1), callbacks=[again]))
+    assert again.seen == [("series", 300)]
+
+
+def test_options_of_checkpoints_are_copied_and_compared(tmp_path):
+    often = wf.Checkpointing(tmp_path, every_seconds=5, keep=3)
+    model = clone(wf.FlowRegressor(checkpoint_dir=often, **SMALL))
+    assert model.get_params()["checkpoint_dir"] == often == wf.Checkpointing(tmp_path, 5.0, None, 3)
+    others = [wf.FlowRegressor(checkpoint_dir=one, **SMALL) for one in (often, tmp_path)]
+    with pytest.raises(wf.errors.DataError, match="several checkpoint_dir"):
+        wf.fit_many(others, [(X, Y), (X, Y)])
+
+
+@pytest.mark.usefixtures("types_unchecked")
+@pytest.mark.parametrize(
+    "options", [{"folder": 3}, {"folder": ""}, {"every_seconds": -1}, {"every_steps": 0}, {"keep": 0}, {"keep": 1.5}]
+)
+def test_options_of_checkpoints_that_are_none(options):
+    with pytest.raises(OptionError):
+        wf.Checkpointing(**{"folder": "x", **options})
+
+
+@pytest.mark.parametrize("change", [{"position": -1e12}, {"done": 10**9}, {"kl_weight": -3.0}, {"status": 99}])
+def test_states_outside_of_their_phase_are_not_used(change, tmp_path):
+    """From a place long before its beginning, training would not end."""
+    with pytest.raises(Killed):
+        FITS["series"](checkpoint_dir=tmp_path, callbacks=[KillAfter(2)])
+    (path,) = next(tmp_path.iterdir()).iterdir()
+    header, arrays = read_model(path)
+    changed = {f"state.{name}": np.full_like(arrays[f"state.{name}"], value) for name, value in change.items()}
+    write_model(path, header, {**arrays, **changed})
+    with pytest.warns(UserWarning, match="training can be in"):
+        FITS["series"](checkpoint_dir=tmp_path)
 
 
 def test_warnings_are_not_repeated_for_a_plain_fit(tmp_path):

@@ -15,10 +15,10 @@ from .writing import write_bytes_atomic
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file; None where there is no file, or one that is not JSON."""
+    """The content of a JSON file; None where there is no file, or one that is not JSON, or nested without end."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 

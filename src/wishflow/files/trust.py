@@ -37,7 +37,8 @@ def check_depth(value: Any, most: int = MOST_NESTED) -> None:
 
 def check_counts(said: Any, arrays: Mapping[str, np.ndarray], name: str = "header") -> None:
     """Refuse counts beyond the lengths of the arrays in the file: arrays would be made of them."""
-    longest = max([USUAL_COUNT, *(n for array in arrays.values() for n in array.shape)])
+    # An empty array may have any length, and takes no room in the file.
+    longest = max([USUAL_COUNT, *(n for array in arrays.values() for n in array.shape if array.size)])
     stack: list[tuple[str, Any]] = [(name, said)]
     while stack:
         where, value = stack.pop()

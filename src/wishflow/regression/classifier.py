@@ -15,7 +15,7 @@ from ..errors import DataError
 from ..likelihoods import Bernoulli, Categorical, LikelihoodSpec
 from ..training.specs import TrainingSpec
 from . import plots, presets
-from .data import check_labels, check_same_rows, checked_rows, names_of_targets, rows_of, target_names
+from .data import check_labels, check_same_rows, checked_rows, names_of_targets, our_errors, rows_of, target_names
 from .estimator import ModelEstimator, Validated, check_average
 from .flow_options import flow_spec, flow_training
 from .training import Problem
@@ -84,9 +84,10 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
         tenth from 600 rows on, `paper` none.
     drift_posterior : {"point", "gaussian"}, default="point"
         Whether the weights of the drift are fitted or have a posterior, as in `FlowRegressor`.
-    checkpoint_dir : str or path, optional
+    checkpoint_dir : str, path or Checkpointing, optional
         Folder for checkpoints of training, so that the same fit goes on where it was killed. Ctrl-C then ends training
-        at the next chunk of steps, with `status_` "interrupted" (docs/explanation/reliability.md).
+        at the next chunk of steps, with `status_` "interrupted" (docs/reliability.md). `wf.Checkpointing` also says how
+        often a state is written and how many are kept.
 
     Attributes
     ----------
@@ -233,8 +234,9 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
         check_labels(y)
         self.target_names_ = target_names(y)
         X, y = checked_rows(self, X, y, ensure_min_samples=2)
-        check_classification_targets(y)
-        self.classes_, labels = np.unique(column_or_1d(y, warn=True), return_inverse=True)
+        with our_errors():
+            check_classification_targets(y)
+            self.classes_, labels = np.unique(column_or_1d(y, warn=True), return_inverse=True)
         if len(self.classes_) < 2:
             raise DataError(
                 f"y holds one class only ({self.classes_[0]!r}); a classifier needs rows of at least two classes."
@@ -376,7 +378,8 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
 
     def _labels(self, y: Any, n_rows: int) -> np.ndarray:
         """The positions of labels in `classes_`, (N, 1)."""
-        y = column_or_1d(y)
+        with our_errors():
+            y = column_or_1d(y)
         check_same_rows(n_rows, len(y))
         is_known = np.isin(y, self.classes_)
         if not is_known.all():

@@ -13,7 +13,7 @@ import pandas as pd
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
-from ..errors import DataError, DataTypeError
+from ..errors import DataError, DataTypeError, WishflowError
 
 TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period, pd.Interval)
 
@@ -21,7 +21,7 @@ TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.tim
 def checked_rows(estimator: Any, *data: Any, **options: Any) -> Any:
     """scikit-learn's checks of X, or of X and y, with X in float64."""
     check_numeric(data[0], "X")
-    with _words_for_text():
+    with our_errors():
         # One memory layout: sums over a frame's columns would round differently from those over an array's.
         return validate_data(estimator, *data, dtype=np.float64, order="C", **options)
 
@@ -85,18 +85,20 @@ def _kind_of(label: Any) -> str:
 
 def checked_numbers(y: Any) -> np.ndarray:
     """Targets in float64."""
-    with _words_for_text():
+    with our_errors():
         return np.asarray(y, float)
 
 
 @contextlib.contextmanager
-def _words_for_text() -> Iterator[None]:
-    """Text, missing values and rows that do not match get words of our own, which say what to do."""
+def our_errors() -> Iterator[None]:
+    """scikit-learn's errors as ours; text, missing values and rows that do not match get words that say what to do."""
     try:
         yield
+    except WishflowError:
+        raise
     except TypeError as error:
         if "float() argument" not in str(error):  # scikit-learn's own, of sparse matrices for example
-            raise
+            raise DataTypeError(str(error)) from error
         raise DataTypeError(f"the data hold objects ({error}); expected numbers: convert or drop them.") from error
     except ValueError as error:
         first = str(error).partition("\n")[0]
@@ -105,7 +107,7 @@ def _words_for_text() -> Iterator[None]:
         if "inconsistent numbers of samples" in first:
             raise DataError(f"{first}; expected as many rows of X as of y.") from error
         if "could not convert" not in first:
-            raise
+            raise DataError(str(error)) from error
         raise DataError(
             f"the data hold text ({error}); expected numbers: encode text columns first, "
             "with scikit-learn's OneHotEncoder for example."
@@ -149,7 +151,8 @@ def rows_of(X: Any, n_rows: int) -> pd.Index:
 def checked_targets(y: Any, n_rows: int, n_targets: int) -> np.ndarray:
     """Targets to score, (N, P): finite numbers, as many rows as X, as many columns as the model has targets."""
     check_numeric(y, "y")
-    y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+    with our_errors():
+        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
     y = y[:, None] if y.ndim == 1 else y
     check_same_rows(n_rows, len(y))
     if y.shape[1:] != (n_targets,):

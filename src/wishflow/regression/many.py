@@ -13,7 +13,7 @@ from ..likelihoods import Poisson
 from ..numerics import platform
 from ..numerics.devices import computing
 from ..specs import checks
-from ..training.checkpoints import checkpoints_of, interruptible, told, watched
+from ..training.checkpoints import checkpointing_of, checkpoints_of, interruptible, told, watched
 from .estimator import ModelEstimator
 from .members import train_members
 from .training import Problem, train
@@ -102,9 +102,11 @@ def _n_members(estimators: Sequence[ModelEstimator]) -> int:
 
 
 def _checkpoint_dir(estimators: Sequence[ModelEstimator]) -> Any:
-    found = {None if e.checkpoint_dir is None else str(e.checkpoint_dir) for e in estimators}
+    found = {str(checkpointing_of(e.checkpoint_dir)) for e in estimators}
     if len(found) > 1:
-        raise DataError(f"estimators with several folders for checkpoints were given ({found}); expected one for all.")
+        raise DataError(
+            f"estimators with several checkpoint_dir were given ({', '.join(sorted(found))}); expected one for all."
+        )
     return estimators[0].checkpoint_dir
 
 

@@ -614,9 +614,10 @@ class SparseGPRegressor(ModelRegressor):
         may then depend on the inputs, and its tails may be heavier than those of a normal. Each row is predicted from
         the others for that; kernel and noise are not refitted. None turns it off. `preset="paper"` and more than 50,000
         rows have none.
-    checkpoint_dir : str or path, optional
+    checkpoint_dir : str, path or Checkpointing, optional
         Folder for checkpoints of training, so that the same fit goes on where it was killed. Ctrl-C then ends training
-        at the next chunk of steps, with `status_` "interrupted" (docs/explanation/reliability.md).
+        at the next chunk of steps, with `status_` "interrupted" (docs/reliability.md). `wf.Checkpointing` also says how
+        often a state is written and how many are kept.
         Fits by L-BFGS, the rule with Gaussian noise, write nothing and start anew.
 
     Attributes
@@ -814,9 +815,10 @@ class FlowRegressor(Validated, ModelRegressor):
         "point" is a fitted drift with the penalty ½‖m_f‖², as in the paper. With "gaussian" its weights have a
         posterior and its full KL divergence, and each path draws a function, so that what is not known of the drift
         widens predictions. The diffusion "gp" takes "point" only.
-    checkpoint_dir : str or path, optional
+    checkpoint_dir : str, path or Checkpointing, optional
         Folder for checkpoints of training, so that the same fit goes on where it was killed. Ctrl-C then ends training
-        at the next chunk of steps, with `status_` "interrupted" (docs/explanation/reliability.md).
+        at the next chunk of steps, with `status_` "interrupted" (docs/reliability.md). `wf.Checkpointing` also says how
+        often a state is written and how many are kept.
 
     Attributes
     ----------

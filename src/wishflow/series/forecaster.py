@@ -147,9 +147,10 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         Whether each series of a panel has its own level and scale, shrunk towards those of all rows. True is for series
         of different size that move alike, such as sales of several stores. False is for paths of one system, whose
         dynamics depend on the values themselves.
-    checkpoint_dir : str or path, optional
+    checkpoint_dir : str, path or Checkpointing, optional
         Folder for checkpoints of training, so that the same fit goes on where it was killed. Ctrl-C then ends training
-        at the next chunk of steps, with `status_` "interrupted" (docs/explanation/reliability.md).
+        at the next chunk of steps, with `status_` "interrupted" (docs/reliability.md). `wf.Checkpointing` also says how
+        often a state is written and how many are kept.
 
     Attributes
     ----------

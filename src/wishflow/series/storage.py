@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,7 @@ def _with_members(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.
     members = [Member(forecaster.spec_, forecaster.model_)]
     for k, one in enumerate(found[1:], start=1):
         spec = specs.from_json(one["spec"])
+        _check_steps(spec)
         members.append(Member(spec, _model(forecaster, spec, one["n_inducing"], part_of(arrays, f"member.{k}."))))
     forecaster.members_, forecaster.weights_ = tuple(members), np.array([one["weight"] for one in found])
 
@@ -273,6 +275,30 @@ def check_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     check_weights([one["weight"] for one in members or []])
     check_seed(header["attributes"]["seed_"])
     require(header["axis"]["unit"] > 0, f"the unit of time is {header['axis']['unit']!r}")
+    if "calibration.scales" in arrays:
+        _check_scales(arrays["calibration.horizons"], arrays["calibration.scales"], n_columns)
+
+
+def _check_scales(horizons: np.ndarray, scales: np.ndarray, n_columns: int) -> None:
+    """Factors of a recalibration: positive, one for each column at each of some horizons in order."""
+    is_table = horizons.ndim == 1 and len(horizons) > 0 and scales.shape == (len(horizons), n_columns)
+    require(is_table, f"the recalibration has shapes {horizons.shape} and {scales.shape} for {n_columns} columns")
+    is_law = horizons[0] > 0 and (np.diff(horizons) > 0).all() and (scales > 0).all()
+    require(is_law, "the recalibration has horizons that are not in order, or factors that are not positive")
+
+
+def _check_steps(spec: DynamicsSpec) -> None:
+    """Lags in order from 1 on, and steps that are longer than nothing."""
+    lags = chosen_lags(spec.lags)
+    is_list = lags[:1] == (1,) and all(a < b for a, b in itertools.pairwise(lags))
+    require(is_list, f"the lags are {str(spec.lags)[:100]}")
+    require(spec.step > 0 and spec.max_gap > 0, f"step is {spec.step}, and max_gap {spec.max_gap}")
+
+
+def _check_starts(forecaster: Any) -> None:
+    """Each series ends with a row that a forecast can start from."""
+    for key, tail in forecaster.tails_.items():
+        require(forecaster.units_.of_series(key).ticks(tail), f"the last rows of {key!r} hold no value")
 
 
 def _check_rows(header: dict[str, Any], name: str, arrays: dict[str, np.ndarray], n_columns: int) -> None:
@@ -294,6 +320,7 @@ def rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) ->
     # Files of older versions are of fits without rows held back.
     forecaster = cls(**{"validation_fraction": 0, "calibrate": None, **parameters})
     forecaster.spec_, forecaster.training_ = specs.from_json(header["spec"]), specs.from_json(header["training"])
+    _check_steps(forecaster.spec_)
     forecaster.columns_ = pd.Index(header["columns"])
     _with_chosen(forecaster, header, arrays)
     forecaster.units_ = _units(forecaster, header, arrays)
@@ -306,6 +333,7 @@ def rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) ->
     for name in ATTRIBUTES:
         setattr(forecaster, name, header["attributes"][name])
     forecaster.tails_ = _rows_of(header, "tail", arrays, forecaster.units_.axis)
+    _check_starts(forecaster)
     # Files of older versions have none.
     kept = header.get("reservoir")
     forecaster.reservoir_ = None if kept is None else _rows_of(kept, "reservoir", arrays, forecaster.units_.axis)

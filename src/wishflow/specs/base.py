@@ -8,6 +8,9 @@ program.
 from __future__ import annotations
 
 import dataclasses
+import math
+import types
+import typing
 from typing import Any, ClassVar
 
 from ..errors import OptionError, unknown_option
@@ -56,6 +59,33 @@ def _value_to_json(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_value_to_json(item) for item in value]
     return value
+
+
+def check_types(spec: Spec) -> None:
+    """Refuse a spec of a file whose fields are not of the types of their annotations; numbers must be finite."""
+    hints = typing.get_type_hints(type(spec))
+    for field in dataclasses.fields(spec):
+        value = getattr(spec, field.name)
+        if not _is_of(value, hints[field.name]):
+            raise OptionError(
+                f"{field.name}={str(value)[:100]!r} of {type(spec).__name__} is a {type(value).__name__}; expected "
+                f"{field.type}: save the model again."
+            )
+
+
+def _is_of(value: Any, hint: Any) -> bool:
+    """Whether a value of JSON, with tuples for lists, is of a type; types that JSON does not have are not judged."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(_is_of(value, part) for part in parts)
+    if origin is tuple:
+        inner = parts[:1] if parts[-1] is ... else None
+        return isinstance(value, tuple) and (inner is None or all(_is_of(item, inner[0]) for item in value))
+    if hint in (int, float):
+        is_number = isinstance(value, int | hint) and not isinstance(value, bool)
+        return is_number and (isinstance(value, int) or math.isfinite(value))
+    is_plain = hint in (bool, str, type(None)) or (isinstance(hint, type) and issubclass(hint, Spec))
+    return isinstance(value, hint) if is_plain else True
 
 
 def resolve(option: str, value: Any, names: dict[str, Any], base: type[Spec]) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..errors import OptionError
-from .base import Spec
+from .base import Spec, check_types
 
 S = TypeVar("S", bound=type[Spec])
 
@@ -115,4 +115,6 @@ def from_json(data: Any) -> Any:
             f"kind={kind!r} is not registered; expected one of {sorted(_KINDS)}. For a spec of your own, import the "
             "module that calls wishflow.register before you load the file."
         )
-    return _KINDS[kind].from_fields({name: from_json(value) for name, value in data.items() if name != "kind"})
+    spec = _KINDS[kind].from_fields({name: from_json(value) for name, value in data.items() if name != "kind"})
+    check_types(spec)
+    return spec

@@ -1,5 +1,6 @@
 """Training: phases as values, compiled chunks of steps, and the loop on the host around them."""
 
+from .checkpoints import Checkpointing as Checkpointing
 from .journal import Journal as Journal
 from .journal import Trained as Trained
 from .loop import HELD_OUT as HELD_OUT

@@ -33,7 +33,7 @@ from ..callbacks import Callback, CallbackList, ChunkEvent
 from ..errors import CheckpointError, ModelFileError, OptionError
 from ..files.arrays import flatten_arrays, part_of, unflatten_arrays
 from ..files.model_file import read_model, write_model
-from ..specs import Spec
+from ..specs import Spec, checks
 from .journal import Journal
 
 # A state is written after so many seconds of training, at the end of a chunk, and the last few of a phase are kept.
@@ -44,21 +44,83 @@ INTERRUPTED = "interrupted"
 N_RATES = 50_000
 
 
+@dataclasses.dataclass(frozen=True)
+class Checkpointing:
+    """Where checkpoints of training are kept, how often they are written, and how many stay.
+
+    An estimator takes it in place of a folder: `checkpoint_dir=wf.Checkpointing("checkpoints", every_seconds=5)`. A
+    state is written at the end of a chunk of 100 steps, as soon as one of the two intervals is over, and at the end of
+    each phase.
+
+    Parameters
+    ----------
+    folder : str or path
+        The folder. Each fit has a subfolder of its own.
+    every_seconds : float or None, default=30.0
+        Seconds of training after which a state is written. 0 writes one after each chunk, None does not count seconds.
+    every_steps : int, optional
+        Steps after which a state is written. By default steps are not counted.
+    keep : int, default=2
+        How many states of the phase at work stay. A damaged one is left out for the one before it.
+
+    Raises
+    ------
+    OptionError
+        If a value is not of these kinds.
+
+    Examples
+    --------
+    >>> import wishflow as wf
+    >>> often = wf.Checkpointing("checkpoints", every_seconds=None, every_steps=500, keep=3)
+    >>> model = wf.FlowRegressor(checkpoint_dir=often)
+    """
+
+    folder: str | Path
+    every_seconds: float | None = EVERY_SECONDS
+    every_steps: int | None = None
+    keep: int = KEPT
+
+    def __post_init__(self) -> None:
+        _check_folder(self.folder)
+        checks.share_or_none("every_seconds", self.every_seconds)
+        checks.positive_int("keep", self.keep)
+        if self.every_steps is not None:
+            checks.positive_int("every_steps", self.every_steps)
+
+    def is_due(self, seconds: float, n_steps: int) -> bool:
+        """Whether a state is written, so many seconds and steps after the one before it."""
+        is_late = self.every_seconds is not None and seconds >= self.every_seconds
+        return is_late or (self.every_steps is not None and n_steps >= self.every_steps)
+
+
+def checkpointing_of(option: Any) -> Checkpointing | None:
+    """What `checkpoint_dir` stands for, a folder or all that is said of checkpoints; None for none."""
+    if option is None or isinstance(option, Checkpointing):
+        return option
+    _check_folder(option)
+    return Checkpointing(option, EVERY_SECONDS, keep=KEPT)
+
+
+def _check_folder(folder: Any) -> None:
+    if not isinstance(folder, str | Path) or not str(folder):
+        raise OptionError(f"checkpoint_dir={folder!r} given; expected the path of a folder, a Checkpointing, or None.")
+
+
 class Checkpoints(Callback):
     """The checkpoints of one fit, as one of its callbacks; `folder` is that of the fingerprint.
 
     It counts the phases that come to it, and stops training where a signal asked for it.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, options: Checkpointing, name: str) -> None:
+        self.options, self.folder = options, Path(options.folder) / name
         self.n_phases = 0
         self.is_interrupted = self.is_terminated = False
-        self._saved = time.monotonic()
+        self._saved, self._saved_step = time.monotonic(), 0
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise _not_written(folder, error) from error
+            raise _not_written(self.folder, error) from error
 
     def on_chunk(self, event: ChunkEvent) -> bool:
         """Whether a signal asked for the end of training."""
@@ -68,7 +130,7 @@ class Checkpoints(Callback):
         """The number of a phase that begins; none begins after SIGTERM, which may have cut the one before it short."""
         self._end_if_terminated()
         self.n_phases += 1
-        self._saved = time.monotonic()
+        self._saved, self._saved_step = time.monotonic(), 0
         return self.n_phases
 
     # --- reading ---
@@ -104,7 +166,7 @@ class Checkpoints(Callback):
 
     def after_chunk(self, number: int, phase: str, state: PyTree, n_done: int, journal: Journal) -> None:
         """Write the state where it is time, or a signal came; after SIGTERM the process is asked to end."""
-        is_due = time.monotonic() - self._saved >= EVERY_SECONDS
+        is_due = self.options.is_due(time.monotonic() - self._saved, n_done - self._saved_step)
         if is_due or self.is_interrupted or self.is_terminated:
             self._write(number, phase, state, n_done, journal)
         self._end_if_terminated()
@@ -128,8 +190,8 @@ class Checkpoints(Callback):
             write_model(path, header, arrays)
         except OSError as error:
             raise _not_written(path, error) from error
-        self._saved = time.monotonic()
-        old = sorted(self.folder.glob(f"{number:04d}-*.ckpt"))[: -1 if is_end else -KEPT]
+        self._saved, self._saved_step = time.monotonic(), n_done
+        old = sorted(self.folder.glob(f"{number:04d}-*.ckpt"))[: -1 if is_end else -self.options.keep]
         for other in old:
             with contextlib.suppress(OSError):
                 other.unlink()
@@ -166,13 +228,10 @@ class Checkpoints(Callback):
             self.is_interrupted = True
 
 
-def checkpoints_of(folder: Any, *described: Any) -> Checkpoints | None:
+def checkpoints_of(option: Any, *described: Any) -> Checkpoints | None:
     """The checkpoints of the fit that data and settings describe, in a folder of users; None where they gave none."""
-    if folder is None:
-        return None
-    if not isinstance(folder, str | Path) or not str(folder):
-        raise OptionError(f"checkpoint_dir={folder!r} given; expected the path of a folder, or None.")
-    return Checkpoints(Path(folder) / fingerprint(*described))
+    options = checkpointing_of(option)
+    return None if options is None else Checkpoints(options, fingerprint(*described))
 
 
 def watched(callbacks: list, checkpoints: Checkpoints | None) -> list:

@@ -117,13 +117,13 @@ class KeptPhase:
 
     checkpoints: Checkpoints | None
     number: int
-    phase: str
+    phase: StochasticPhase
     journal: Journal
 
     @classmethod
     def of(cls, phase: StochasticPhase, journal: Journal) -> KeptPhase:
         found = checkpoints_among(journal.calls)
-        return cls(found, 0 if found is None else found.next_phase(), phase.name, journal)
+        return cls(found, 0 if found is None else found.next_phase(), phase, journal)
 
     @property
     def is_interrupted(self) -> bool:
@@ -133,16 +133,19 @@ class KeptPhase:
         """The last state that was kept, or the given one at the beginning."""
         if self.checkpoints is None:
             return state
-        found = self.checkpoints.restored(self.number, self.phase, state, self.journal, is_sound)
+        found = self.checkpoints.restored(self.number, self.phase.name, state, self.journal, self._is_sound)
         return state if found is None else found
+
+    def _is_sound(self, state: PhaseState) -> bool:
+        return is_sound(self.phase, state)
 
     def after_chunk(self, state: PhaseState) -> None:
         if self.checkpoints is not None:
-            self.checkpoints.after_chunk(self.number, self.phase, state, int(state.done), self.journal)
+            self.checkpoints.after_chunk(self.number, self.phase.name, state, int(state.done), self.journal)
 
     def at_end(self, state: PhaseState) -> None:
         if self.checkpoints is not None:
-            self.checkpoints.at_end(self.number, self.phase, state, int(state.done), self.journal)
+            self.checkpoints.at_end(self.number, self.phase.name, state, int(state.done), self.journal)
 
 
 # --- the parts of a phase ------------------------------------------------------------------------
@@ -164,9 +167,18 @@ def begin(phase: StochasticPhase, models: PyTree, indices: tuple[int, ...]) -> P
     return PhaseState(train, train, position, position, done, weight, watch, start, status, best, trouble)
 
 
-def is_sound(state: PhaseState) -> bool:
-    """Whether a state that was read can be one of training: statuses that exist, at places that are numbers."""
-    return bool(np.isin(state.status, range(len(STATUSES))).all() and np.isfinite(state.position).all())
+def is_sound(phase: StochasticPhase, state: PhaseState) -> bool:
+    """Whether a state that was read can be one of this phase: statuses that exist, at places of its schedule.
+
+    From a place before its beginning, training might never end.
+    """
+    rest, n_iter = phase.stretch, phase.schedule.n_iter
+    is_place = (state.position >= rest.position - ROUNDING) & (state.position <= n_iter + rest.stride)
+    is_step = 0 <= state.done <= rest.n_steps(rest.position, phase.last)
+    is_share = (state.kl_weight >= 0.0) & (state.kl_weight <= 1.0)
+    is_known = np.isin(state.status, range(len(STATUSES)))
+    has_counts = state.best is None or bool(((state.best.step >= 0) & (state.best.step <= state.done)).all())
+    return bool(is_place.all() and is_step and is_share.all() and is_known.all() and has_counts)
 
 
 def is_over(phase: StochasticPhase, state: PhaseState) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from . import calibration, forecasting, own_file, performance, reproduction, searches
+from . import calibration, forecasting, own_file, performance, reproduction, searches, stress
 
 DOCUMENTS = (
     *("README.md", "docs/reproduction.md", "docs/results.md", "docs/performance.md"),
     "docs/tutorials/own_file.md",
+    "docs/reliability.md",
 )
 PARTS = {
     "overview": reproduction.overview_table,
@@ -46,6 +47,8 @@ PARTS = {
     "race": performance.race_table,
     "gpu": performance.gpu_tables,
     "speed_sources": performance.source_list,
+    "promises": stress.promise_table,
+    "stress": stress.stress_table,
     **own_file.PARTS,
 }
 

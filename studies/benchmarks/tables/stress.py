@@ -1,0 +1,140 @@
+"""Tables of docs/reliability.md: promises with their tests and figures, and what the stress run has found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...stress.__main__ import PARTS as FULL
+from .text import NOT_MEASURED, grid, result, source_text
+
+FILE = "stress.json"
+TITLES = {
+    "kills": "`kill -9` during a fit with checkpoints",
+    "disks": "full disks and read-only folders during such a fit",
+    "inputs": "odd data for all estimators",
+    "files": "mutated model files, loaded and used",
+    "checkpoints": "mutated checkpoints, fits resumed",
+    "results": "mutated result files of the studies",
+}
+FILES, CHECKPOINTS, STRESS = "tests/test_files.py", "tests/training/test_checkpoints.py", "tests/studies/test_stress.py"
+# Each promise, the tests that prove it, and the parts of the stress run that measure it.
+PROMISES: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
+    (
+        "An error, or Ctrl-C without `checkpoint_dir`, in `fit`, `fit_many` or `update` leaves the estimator exactly "
+        "as it was, members and forecasters too.",
+        ("tests/estimators/test_refit.py",),
+        ("disks",),
+    ),
+    (
+        "Training that ends below its start, or without finite numbers, warns; `TrainingError` is raised where nothing "
+        "usable is left.",
+        ("tests/training/test_divergence.py",),
+        (),
+    ),
+    (
+        "A fit with `checkpoint_dir` that is killed goes on where it was, and ends bit by bit as one that was not "
+        "(CPU).",
+        (CHECKPOINTS, STRESS),
+        ("kills",),
+    ),
+    (
+        "Checkpoints and model files are whole or not there: a full disk, a folder without rights and `kill -9` leave "
+        "the one before. Temporary files of killed processes are removed by the next write.",
+        (FILES, CHECKPOINTS, STRESS),
+        ("kills", "disks"),
+    ),
+    ("A file that is replaced keeps its access rights.", (FILES,), ()),
+    (
+        "Loading a model file runs no code of it. A file that contradicts itself is a `ModelFileError`, before "
+        "anything is built, and takes no more memory than its size justifies. A model that loads gives finite numbers "
+        "or one of our errors.",
+        ("tests/estimators/test_hostile_files.py", STRESS),
+        ("files",),
+    ),
+    (
+        "A damaged checkpoint is left out with a warning, and the fit ends as without it. One that was made by others "
+        "runs no code; the fit ends with finite numbers or one of our errors.",
+        (CHECKPOINTS, STRESS),
+        ("checkpoints",),
+    ),
+    ("A damaged result file of a study counts as none.", (STRESS,), ("results",)),
+    (
+        "Any data give finite results or one of our errors; at least ten rows of numbers with a target that varies "
+        "can be fitted.",
+        ("tests/estimators/test_bad_input.py", STRESS),
+        ("inputs",),
+    ),
+    (
+        "Times, masked entries, labels of several types and stamps that nanoseconds cannot count are refused by "
+        "`DataError`.",
+        ("tests/estimators/test_bad_input.py",),
+        (),
+    ),
+    (
+        "Downloads have a largest size, packed and unpacked, and a longest time. Damaged, encrypted and nested "
+        "archives are a `DatasetError`.",
+        ("tests/test_datasets.py",),
+        (),
+    ),
+    (
+        "Threads may fit and predict together: BLAS has one thread while anyone computes, and as many as before "
+        "afterwards.",
+        ("tests/test_process.py",),
+        (),
+    ),
+    (
+        "In a process that was forked after wishflow has computed, a call raises `ForkError` at once; JAX that other "
+        "code started before the fork is not noticed. Processes of joblib's default backend work.",
+        ("tests/test_process.py",),
+        (),
+    ),
+    (
+        "A sparse GP predicts a million rows in less than 20 seconds on two cores, in blocks.",
+        ("tests/test_process.py",),
+        (),
+    ),
+]
+
+
+def promise_table() -> str:
+    """Promises, their tests, and how often they held in the stress run."""
+    found = result(FILE) or {}
+    lines = ["| promise | tests | measured |", "|---|---|---|"]
+    for promise, tests, parts in PROMISES:
+        figures = "; ".join(_figure(part, found[part]) for part in parts if part in found)
+        lines.append(f"| {promise} | {', '.join(f'`{test}`' for test in tests)} | {figures or 'by the tests'} |")
+    return "\n".join(lines)
+
+
+def stress_table() -> str:
+    """Each part of the stress run: how far it is, and what came out."""
+    found = result(FILE)
+    if not found:
+        return NOT_MEASURED
+    rows = {}
+    for part, title in TITLES.items():
+        if part not in found:
+            continue
+        one = found[part]
+        ways = sorted(one["outcomes"].items(), key=lambda item: -item[1])
+        rows[title] = {
+            "tasks": f"{one['n_tasks']:,} of {FULL[part][0]:,}",
+            "cases": f"{_n_cases(one):,}",
+            "outcomes": "; ".join(f"{name} {n:,}" for name, n in ways),
+            "problems": str(len(one["problems"])),
+            "longest task, s": f"{one['longest']:.0f}",
+        }
+    first = next(one for part, one in found.items() if part in TITLES)
+    commits = sorted({commit.split("-")[0][:12] for one in found.values() for commit in one["commits"]})
+    source = source_text({**first["provenance"], "command": "python -m studies.stress"})
+    source = source.replace(first["provenance"]["commit"][:12], ", ".join(commits))
+    return f"{grid('part', rows)}\n\nSource: {source}."
+
+
+def _figure(part: str, found: dict[str, Any]) -> str:
+    n_bad = len(found["problems"])
+    return f"{part}: {_n_cases(found) - n_bad:,} of {_n_cases(found):,}"
+
+
+def _n_cases(found: dict[str, Any]) -> int:
+    return sum(found["outcomes"].values())

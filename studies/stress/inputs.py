@@ -1,0 +1,103 @@
+"""Odd data for all estimators: a finite result or one of our errors; valid data must fit.
+
+A task is a block of cases that hypothesis draws from a seed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import jax
+import numpy as np
+from hypothesis import strategies as st
+
+import wishflow as wf
+from wishflow.errors import WishflowError
+from wishflow.numerics import devices
+
+from . import limits, odd_data
+from .ledger import Found
+
+N_CASES = 20
+MOST_MAPS = 20_000
+SMALL = {"n_inducing": 5, "max_iter": 3, "random_state": 0}
+FLOW = {**SMALL, "n_steps": 2, "n_predict_samples": 4}
+SERIES = {**SMALL, "rank": 1, "n_train_samples": 2}
+PLAIN = {**SERIES, "validation_fraction": 0}
+N_AHEAD, N_DRAWS = 3, 4
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "SparseGPRegressor": lambda: wf.SparseGPRegressor(**SMALL),
+    "SparseGPRegressor, Student-t": lambda: wf.SparseGPRegressor(likelihood="student_t", **SMALL),
+    "FlowRegressor": lambda: wf.FlowRegressor(**FLOW),
+    "FlowClassifier": lambda: wf.FlowClassifier(**FLOW),
+    "WishartForecaster": lambda: wf.WishartForecaster(**SERIES),
+    "WishartForecaster, plain": lambda: wf.WishartForecaster(**PLAIN),
+    "WishartForecaster, latent": lambda: wf.WishartForecaster(latent_dim=1, **PLAIN),
+    "WishartForecaster, lags": lambda: wf.WishartForecaster(lags=2, **PLAIN),
+}
+
+
+class Task:
+    """Blocks of cases by their numbers."""
+
+    def __init__(self, folder: Path) -> None:
+        # Each program runs a few times: it is compiled sooner without optimised machine code.
+        devices.QUICK_OPTIONS["xla_backend_optimization_level"] = 0
+
+    def __call__(self, number: int) -> Found:
+        found = Found(number)
+
+        @hypothesis.seed(number)
+        @hypothesis.settings(
+            max_examples=N_CASES,
+            phases=[hypothesis.Phase.generate],
+            database=None,
+            deadline=None,
+            suppress_health_check=list(hypothesis.HealthCheck),
+        )
+        @hypothesis.given(st.data())
+        def block(data: Any) -> None:
+            name = data.draw(st.sampled_from(list(MODELS)))
+            is_series, is_classifier = "Forecaster" in name, "Classifier" in name
+            case = data.draw(odd_data.hours() if is_series else odd_data.rows(is_classifier))
+            problem, outcome = outcome_of(name, case)
+            kind = name.partition(",")[0]
+            found.count(f"{kind}: {'problem' if problem else outcome}")
+            if problem:
+                found.problems.append(f"{name}: {problem} ({case.words})")
+
+        block()
+        if limits.n_maps() > MOST_MAPS:
+            jax.clear_caches()
+        return found
+
+
+def outcome_of(name: str, case: Any) -> tuple[str | None, str]:
+    """What must not be, if it was, and what was: a finite result, or an error of ours."""
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            numbers = results(MODELS[name](), case)
+    except WishflowError as error:
+        return (f"valid data: {limits.described(error)}" if case.is_valid else None), "refused"
+    except Exception as error:
+        return limits.described(error), "error"
+    return (None if np.isfinite(numbers).all() else "not finite"), "valid, fitted" if case.is_valid else "odd, fitted"
+
+
+def results(model: Any, case: Any) -> np.ndarray:
+    """Numbers that a fitted model gives."""
+    if isinstance(model, wf.WishartForecaster):
+        found = model.fit(case.y).forecast(N_AHEAD, n_draws=N_DRAWS)
+        parts = [np.ravel(part.samples) for part in (found.values() if isinstance(found, dict) else [found])]
+        return np.concatenate(parts)
+    model.fit(case.X, case.y)
+    if isinstance(model, wf.FlowClassifier):
+        return np.concatenate([np.ravel(model.predict_proba(case.X)), model.log_prob(case.X, case.y)])
+    mean, std = model.predict(case.X, return_std=True)
+    return np.concatenate([np.ravel(mean), np.ravel(std), model.log_prob(case.X, case.y)])
