@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int, PyTree
 
 from ..errors import FactorisationError, TrainingError
 from ..numerics.devices import on_device, random_key
+from ..numerics.meshes import agreed, on_all
 from . import chunk
 from .checkpoints import Checkpoints, checkpoints_among
 from .jitter import with_fresh_jitter
@@ -92,10 +93,10 @@ class StochasticPhase(AbstractPhase):
     def run(self, models: PyTree, journal: Journal) -> Outcome:
         state = begin(self, models, journal.indices)
         kept = KeptPhase.of(self, journal)
-        state = kept.restored(state)
+        state = placed(self, kept.restored(state))
         n_planned = self.stretch.n_steps(self.stretch.position, self.last)
         journal.begin(self.name, n_planned)
-        if kept.is_interrupted:  # in an earlier phase: this one only begins
+        if agreed(np.array(kept.is_interrupted), self.steps.mesh):  # in an earlier phase: this one only begins
             state = stopped(self, state, np.ones(self.n_models, bool))
         while not is_over(self, state):
             before = state.status
@@ -103,7 +104,7 @@ class StochasticPhase(AbstractPhase):
             stop = journal.add(self.name, int(state.done), n_planned, records, n, self.is_bound)
             _warn_of_giving_up((state.status == STATUSES.index(GAVE_UP)) & (before != state.status), journal.indices)
             kept.after_chunk(state)
-            state = stopped(self, state, stop | kept.is_interrupted)
+            state = stopped(self, state, agreed(stop | kept.is_interrupted, self.steps.mesh))
         kept.at_end(state)
         return end(self, state, journal.indices)
 
@@ -150,7 +151,8 @@ def begin(phase: StochasticPhase, models: PyTree, indices: tuple[int, ...]) -> P
     keys = [random_key(seed) for seed in phase.items.seeds]
     parts = unstacked(with_fresh_jitter(models, phase.n_models), phase.n_models)
     train = stacked([chunk.start_state(m, k, phase.steps) for m, k in zip(parts, keys, strict=True)])
-    start = _objective(phase, train)
+    train = on_all(train, phase.steps.mesh)
+    start = _objective(phase, train, 0)
     _require_finite(start["objective"], phase.name, indices)
     position = phase.stretch.position
     weight = kl_weights(phase.schedule.training, position)
@@ -158,6 +160,12 @@ def begin(phase: StochasticPhase, models: PyTree, indices: tuple[int, ...]) -> P
     status = np.zeros(phase.n_models, int)
     done = np.zeros((), int)
     return PhaseState(train, train, position, done, weight, Watch.of(phase.n_models), start, status, best)
+
+
+def placed(phase: StochasticPhase, state: PhaseState) -> PhaseState:
+    """The state with its arrays of JAX on the devices of the phase; those of the host stay there."""
+    on_devices, rest = eqx.partition(state, lambda leaf: isinstance(leaf, jax.Array))
+    return eqx.combine(on_all(on_devices, phase.steps.mesh), rest)
 
 
 def is_sound(state: PhaseState) -> bool:
@@ -177,7 +185,8 @@ def advance(phase: StochasticPhase, state: PhaseState) -> tuple[PhaseState, dict
     planned = state.position[:, None] + rest.stride[:, None] * np.arange(n)
     rates = rates_from(training, schedule.rate, n_iter, planned if n_models > 1 else planned[0])
     run = chunk.train_chunk_many if n_models > 1 else chunk.train_chunk
-    train, records = run(state.train, phase.items.data, rates, on_device(n), phase.steps)
+    data = phase.items.chunk(int(state.done))
+    train, records = run(state.train, data, rates, on_device(n), phase.steps)
     records = jax.device_get(records)
     objectives = records["objective"].reshape(n_models, -1)[:, :n]
     sound = choose(np.isfinite(objectives[:, 0]), state.train, state.sound)
@@ -196,7 +205,8 @@ def advance(phase: StochasticPhase, state: PhaseState) -> tuple[PhaseState, dict
         status = np.where(is_stale, STATUSES.index(STALE), status)
         position = np.where(is_stale, n_iter, position)
     weight = kl_weights(training, np.minimum(planned[:, -1], n_iter))
-    return PhaseState(train, sound, position, done, weight, watch, state.begin, status, best), records, n
+    state = PhaseState(train, sound, position, done, weight, watch, state.begin, status, best)
+    return placed(phase, state), records, n
 
 
 def stopped(phase: StochasticPhase, state: PhaseState, stop: Bool[np.ndarray, " K"]) -> PhaseState:
@@ -211,7 +221,7 @@ def stopped(phase: StochasticPhase, state: PhaseState, stop: Bool[np.ndarray, " 
 
 def end(phase: StochasticPhase, state: PhaseState, indices: tuple[int, ...] = (0,)) -> Outcome:
     """The models, or those that held-back rows chose, and how training ended."""
-    last = _objective(phase, state.train)
+    last = _objective(phase, state.train, int(state.done))
     status = [STATUSES[i] for i in state.status]
     for i, (before, after) in _falls(phase, state, last).items():
         if status[i] == GAVE_UP:  # of which there was a warning
@@ -230,13 +240,13 @@ def end(phase: StochasticPhase, state: PhaseState, indices: tuple[int, ...] = (0
     return Outcome(models, tuple(status))
 
 
-def _objective(phase: StochasticPhase, train: chunk.TrainState) -> dict[str, Float[np.ndarray, "K n"]]:
+def _objective(phase: StochasticPhase, train: chunk.TrainState, done: int) -> dict[str, Float[np.ndarray, "K n"]]:
     """The parts of the objective of each model at its state: several estimates, from steps of rate zero."""
     n_models = phase.n_models
     run = chunk.train_chunk_many if n_models > 1 else chunk.train_chunk
     nowhere = np.zeros((n_models, N_ESTIMATES) if n_models > 1 else N_ESTIMATES, int)
     rates = rates_from(phase.schedule.training, 0.0, 0, nowhere)
-    _, records = run(train, phase.items.data, rates, on_device(N_ESTIMATES), phase.steps)
+    _, records = run(train, phase.items.chunk(done), rates, on_device(N_ESTIMATES), phase.steps)
     return {k: np.asarray(v).reshape(n_models, -1)[:, :N_ESTIMATES] for k, v in records.items()}
 
 
