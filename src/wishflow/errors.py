@@ -49,6 +49,10 @@ class ForkError(WishflowError, RuntimeError):
     """The process was forked after wishflow has computed, and cannot compute itself; also a `RuntimeError`."""
 
 
+class ProcessError(WishflowError, RuntimeError):
+    """A process of a job has ended before its time; also a `RuntimeError`."""
+
+
 class ModelFileError(WishflowError, ValueError):
     """A model file is damaged, of another version or not a model file; also a `ValueError`."""
 

@@ -201,6 +201,37 @@ def _check_kind_of_data(
         raise OptionError(f"{of_rows[0]} is for rows and --horizon for series; expected one of them.")
 
 
+@app.command(
+    no_args_is_help=True,
+    epilog="Examples: wishflow launch -n 2 fit.py; "
+    "wishflow launch --hosts 4 --host 1 --coordinator node0:1234 fit.py --rows 1000",
+    context_settings={"allow_interspersed_args": False},
+)
+@grouped
+def launch(
+    talking: options.Talking,
+    script: Annotated[Path, typer.Argument(help="A script in Python that all processes run.", show_default=False)],
+    arguments: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Argument(help="Arguments of the script.", show_default=False),
+    ] = None,
+    processes: Annotated[int, typer.Option("--processes", "-n", min=1, help="Processes on this host.")] = 1,
+    hosts: Annotated[int, typer.Option(min=1, help="Number of hosts; each has as many processes.")] = 1,
+    host: Annotated[int, typer.Option(min=0, help="Number of this host, from 0.")] = 0,
+    coordinator: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="HOST:PORT of host 0.", show_default="a free port of this host"),
+    ] = None,
+    heartbeat: Annotated[int, typer.Option(min=1, help="Seconds of silence after which a process is dead.")] = 30,
+) -> None:
+    """Run a script in several processes whose devices `fit(..., devices="all")` uses together."""
+    with answering(talking) as terminal:
+        from . import launching
+
+        job = launching.Job(script, tuple(arguments or ()), processes, hosts, host, coordinator, heartbeat)
+        launching.run_launch(terminal, job)
+
+
 # --- the package itself ----------------------------------------------------------------------
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import equinox as eqx
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Scalar
 
 from ..numerics.devices import on_device
+from ..numerics.meshes import on_all, split_over
 from ..numerics.padding import size_class
 
 
@@ -26,3 +28,11 @@ def padded_batch(X: np.ndarray, y: np.ndarray, n_rows: int | None = None) -> Bat
     index = np.arange(n_rows) % n
     weights = (np.arange(n_rows) < n).astype(float)
     return Batch(on_device(X[index]), on_device(y[index]), on_device(weights), on_device(float(n)))
+
+
+def over_devices(batch: Batch, mesh: Mesh | None) -> Batch:
+    """One batch with its rows split over the devices, where their number divides that of the rows."""
+    if mesh is None or batch.weights.ndim > 1 or len(batch.weights) % mesh.size:
+        return batch
+    X, y, weights = (split_over(np.asarray(part), mesh, 0) for part in (batch.X, batch.y, batch.weights))
+    return Batch(X, y, weights, on_all(batch.n_data, mesh))

@@ -203,7 +203,7 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
     def _model_spec(self, training: TrainingSpec, likelihood: LikelihoodSpec) -> Any:
         return flow_spec(self, training, likelihood)
 
-    def fit(self, X: Any, y: Any) -> FlowClassifier:
+    def fit(self, X: Any, y: Any, *, devices: Any = None) -> FlowClassifier:
         """Fit to inputs and labels.
 
         Parameters
@@ -212,6 +212,10 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
             Inputs. Frames keep the names of their columns.
         y : array-like of shape (N,)
             Labels, of at least two classes.
+        devices : "all", int or list of jax.Device, optional
+            Devices over which the rows of each batch are split: all that JAX has, the first of them, or a list. With
+            several processes (`wishflow launch`) all of them call `fit` with the same data. The result does not depend
+            on the number of devices, up to rounding. By default one device.
 
         Returns
         -------
@@ -228,7 +232,7 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
             If training produces non-finite numbers from its very first step.
         """
         fitted = copy.copy(self)
-        return self._trained(fitted, fitted._prepare(X, y))
+        return self._trained(fitted, fitted._prepare(X, y), devices)
 
     def _prepare(self, X: Any, y: Any, n_rows: int | None = None) -> Problem:
         check_labels(y)

@@ -19,6 +19,7 @@ from ..errors import unknown_option
 from ..files.writing import write_bytes_atomic
 from ..likelihoods import LikelihoodSpec, Poisson, StudentT
 from ..numerics.devices import computing
+from ..numerics.meshes import data_mesh, is_first_process
 from ..numerics.scaling import Scaler, random_directions, with_directions
 from ..specs import checks
 from ..training.checkpoints import checkpoints_of, interruptible, told, watched
@@ -30,7 +31,7 @@ from .data import checked_rows
 from .law import Law
 from .members import Members, train_members
 from .summary import summary_of
-from .training import Problem, train
+from .training import Problem, placed, train
 
 # Rows further than this from the training data, in standard deviations, are moved here: squares must not overflow.
 FARTHEST = 1e30
@@ -71,14 +72,16 @@ class ModelEstimator(BaseEstimator, abc.ABC):
 
     # --- fitting ---
 
-    def _trained(self, fitted: Any, problem: Problem) -> Any:
+    def _trained(self, fitted: Any, problem: Problem, devices: Any = None) -> Any:
         """Train a copy and take over what it learnt at the very end.
 
         An error leaves the estimator exactly as it was, and so does Ctrl-C without `checkpoint_dir`.
         """
         n_members = checks.positive_int("n_members", self.n_members)
+        problem = placed(problem, data_mesh(devices))
         checkpoints = checkpoints_of(self.checkpoint_dir, type(self).__name__, problem, n_members)
-        callbacks = watched(make_callbacks(self, len(problem.X)), checkpoints)
+        # Of several processes the first one talks, and decides for all.
+        callbacks = watched(make_callbacks(self, problem.n_rows) if is_first_process() else [], checkpoints)
         with computing(), interruptible(checkpoints):
             if n_members == 1:
                 fitted._accept(train([problem], callbacks)[0])
@@ -88,14 +91,23 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         self.__dict__ = fitted.__dict__
         return self
 
-    def _problem(self, X: np.ndarray, y: np.ndarray, likelihood: LikelihoodSpec, n_rows: int | None = None) -> Problem:
-        """Check the options, scale, and say what is to be trained."""
+    def _problem(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        likelihood: LikelihoodSpec,
+        n_rows: int | None = None,
+        scalers: tuple[Scaler, Scaler] | None = None,
+    ) -> Problem:
+        """Check the options, scale, and say what is to be trained; `scalers` are those of more rows than X and y."""
         checks.verbosity(self.verbose)
         n_inducing = checks.positive_int("n_inducing", self.n_inducing)
         self.training_ = self._training(len(X) if n_rows is None else n_rows, X.shape[1])
         self.spec_ = self._model_spec(self.training_, likelihood)
         self.seed_ = checks.fixed_seed(self.random_state)
-        self.x_scaler_, self.y_scaler_ = Scaler.of(X, "X"), target_scaler(y, likelihood)
+        known_x, known_y = (None, None) if scalers is None else scalers
+        self.x_scaler_ = Scaler.of(X, "X") if known_x is None else known_x
+        self.y_scaler_ = target_scaler(y, likelihood, known_y)
         schedule = self.learning_rate if callable(self.learning_rate) else None
         X, y = self.x_scaler_.forward(X), self.y_scaler_.forward(y)
         n_inputs, state_dim = X.shape[1], self.training_.state_dim
@@ -335,12 +347,17 @@ class Validated:
         return found[scores.notna()].reset_index(drop=True)
 
 
-def target_scaler(y: np.ndarray, likelihood: LikelihoodSpec) -> Scaler:
-    """The scale of targets (N, P): none for counts and labels; where outliers are part of the model, not by them."""
+def target_scaler(y: np.ndarray, likelihood: LikelihoodSpec, known: Scaler | None = None) -> Scaler:
+    """The scale of targets (N, P): none for counts and labels; where outliers are part of the model, not by them.
+
+    Mean and standard deviation may be known.
+    """
     if isinstance(likelihood, StudentT):
         return Scaler.robust(y, "y")
     has_scale = likelihoods.build(likelihood, y.shape[1]).scales_target
-    return Scaler.of(y, "y") if has_scale else Scaler.identity(y.shape[1])
+    if not has_scale:
+        return Scaler.identity(y.shape[1])
+    return Scaler.of(y, "y") if known is None else known
 
 
 def check_average(average: Any) -> None:

@@ -16,12 +16,14 @@ import numpy as np
 import optax
 import scipy.optimize
 from jax.flatten_util import ravel_pytree
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PyTree, Scalar
 
 from ..errors import TrainingError
 from ..inducing import WhitenedPosterior
 from ..numerics import platform
 from ..numerics.devices import compiled, on_device
+from ..numerics.meshes import agreed, on_all
 from ..training.jitter import with_fresh_jitter
 from ..training.journal import Journal
 from ..training.loop import CONVERGED, REACHED, STOPPED
@@ -223,9 +225,10 @@ class CollapsedPhase(AbstractPhase):
 
     data: Batch
     n_iter: int
+    mesh: Mesh | None = None
 
     def run(self, models: PyTree, journal: Journal) -> Outcome:
-        models = with_fresh_jitter(models, self.n_models)
+        models = on_all(with_fresh_jitter(models, self.n_models), self.mesh)
         journal.begin(self.name, self.n_iter)
         if platform.minimises_on_host(self.n_models):
             return self._run_on_host(models, journal)
@@ -238,6 +241,7 @@ class CollapsedPhase(AbstractPhase):
             n = min(CHUNK, self.n_iter - done)
             state, records = run(state, self.data, on_device(n))
             stop = journal.add(self.name, done + n, self.n_iter, jax.device_get(records), n, self.is_bound)
+            stop = agreed(stop, self.mesh)
             value = np.asarray(state.value).reshape(-1)
             if np.any(value <= -TOO_FAR * n_rows):
                 raise not_finite()
@@ -254,7 +258,7 @@ class CollapsedPhase(AbstractPhase):
 
         def on_chunk(step: int, records: dict[str, np.ndarray]) -> bool:
             stop = journal.add(self.name, step, self.n_iter, records, len(records["objective"]), self.is_bound)
-            ended[0] = bool(stop.all())
+            ended[0] = bool(agreed(stop, self.mesh).all())
             return ended[0]
 
         model, is_converged = minimise_on_host(model, self.data, self.n_iter, on_chunk)

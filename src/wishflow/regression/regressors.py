@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from .. import likelihoods, specs
 from ..errors import OptionError
 from ..kernels.specs import KERNELS, KernelSpec
 from ..likelihoods import LIKELIHOODS, Bernoulli, Categorical, LikelihoodSpec, PoissonLikelihood
+from ..numerics.scaling import Scaler
 from ..numerics.tables import law_columns
 from ..specs import checks
 from ..training.options import TrainingOptions, preset_spec, with_options
@@ -32,6 +34,7 @@ from .data import (
     rows_of,
     target_names,
 )
+from .datasets import predicted_dataset, problem_of_dataset
 from .diagnosis import LEVELS, Diagnosis, diagnosis_of
 from .estimator import ModelEstimator, Validated, check_average, with_log_rate
 from .flow_options import flow_spec, flow_training
@@ -47,7 +50,7 @@ N_COVARIANCE_DRAWS = 500
 class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
     """What the regressors share: y of one or several columns; means, intervals, densities and draws in its units."""
 
-    def fit(self, X: Any, y: Any) -> ModelRegressor:
+    def fit(self, X: Any, y: Any, *, devices: Any = None) -> ModelRegressor:
         """Fit to inputs and targets; scales come from these rows alone.
 
         Parameters
@@ -56,6 +59,10 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
             Inputs. Frames keep the names of their columns.
         y : array-like of shape (N,) or (N, P)
             Targets. Predictions have the same form.
+        devices : "all", int or list of jax.Device, optional
+            Devices over which the rows of each batch are split: all that JAX has, the first of them, or a list. With
+            several processes (`wishflow launch`) all of them call `fit` with the same data. The result does not depend
+            on the number of devices, up to rounding. By default one device.
 
         Returns
         -------
@@ -82,9 +89,111 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         (1, (3,))
         """
         fitted = copy.copy(self)
-        return self._trained(fitted, fitted._prepare(X, y))
+        return self._trained(fitted, fitted._prepare(X, y), devices)
 
-    def _prepare(self, X: Any, y: Any, n_rows: int | None = None) -> Problem:
+    def fit_dataset(
+        self, source: Any, target: Any, columns: Any = None, *, n_parts: int = 8, devices: Any = None
+    ) -> ModelRegressor:
+        """Fit to Parquet or Arrow data that need not fit into memory.
+
+        One pass over the rows finds the scales, and a sample of 10,500 rows for inducing points and for the rows that
+        are held back. Stochastic steps then see minibatches that are read in random order.
+
+        Parameters
+        ----------
+        source : str, path, list of paths or pyarrow.dataset.Dataset
+            A Parquet file, a folder of them (with folders NAME=VALUE as further columns), a list of files, or a data
+            set of pyarrow, of any format. With several processes all of them must reach all files.
+        target : str or list of str
+            Names of the columns with targets. With a list predictions have two axes.
+        columns : list of str, optional
+            Names of the columns with inputs. By default all others.
+        n_parts : int, default=8
+            Parts that the rows are cut into. Each batch has as many rows of each part, so that `batch_size` is rounded
+            up to a multiple. The number of devices must divide it. The result depends on it, but not on the number of
+            devices or processes.
+        devices : "all", int or list of jax.Device, optional
+            As in `fit`. Each process reads the parts of its own devices.
+
+        Returns
+        -------
+        ModelRegressor
+            The estimator itself, fitted. An error, or Ctrl-C, leaves it as it was.
+
+        Raises
+        ------
+        ImportError
+            If `pyarrow` is not installed (`pip install "wishflow[parquet]"`).
+        OptionError
+            If an option has a value that is not known, or there are several members.
+        DataError
+            If a column is missing, or holds something other than finite numbers, or there are too few rows.
+
+        See Also
+        --------
+        predict_dataset : Predictions of such data.
+
+        Notes
+        -----
+        The steps are stochastic for all likelihoods and sizes. A preset has as many of them as for data in memory; one
+        pass over N rows is N / `batch_size` iterations. Rows are shuffled within windows of 262,144 of them, and units
+        of reading (row groups of Parquet) are visited in random order. Small row groups, of some 100,000 rows or fewer,
+        are shuffled better and read with less memory. The law of a flow is recalibrated by the held-back rows; that of
+        a sparse GP is not.
+
+        Examples
+        --------
+        >>> import wishflow as wf
+        >>> model = wf.SparseGPRegressor(max_iter=5000)
+        >>> model.fit_dataset("trips/", target="minutes", columns=["km", "hour"])  # doctest: +SKIP
+        """
+        fitted = copy.copy(self)
+        return self._trained(fitted, problem_of_dataset(fitted, source, target, columns, n_parts), devices)
+
+    def predict_dataset(
+        self, source: Any, destination: Any, alpha: Any = (0.05, 0.5, 0.95), *, keep: Sequence[str] = ()
+    ) -> Path:
+        """Predict Parquet or Arrow data part by part, and write the predictions as Parquet.
+
+        Parameters
+        ----------
+        source : str, path, list of paths or pyarrow.dataset.Dataset
+            As in `fit_dataset`; with the columns of the inputs.
+        destination : str or path
+            A folder, made where there is none. Each file of the source has one there, `part-000000.parquet` and so on,
+            with as many rows in the same order. A file is there when it is complete. With several processes each writes
+            some of the files.
+        alpha : float or array-like of shape (A,), default=(0.05, 0.5, 0.95)
+            Probabilities of the quantiles, strictly between 0 and 1.
+        keep : sequence of str, default=()
+            Columns of the source that are written too, before the columns of `predict_frame`.
+
+        Returns
+        -------
+        Path
+            The folder.
+
+        Raises
+        ------
+        ImportError
+            If `pyarrow` is not installed (`pip install "wishflow[parquet]"`).
+        DataError
+            If a column is missing, or holds something other than finite numbers.
+
+        See Also
+        --------
+        predict_frame : The columns that are written.
+
+        Examples
+        --------
+        >>> model.predict_dataset("trips/", "predictions/", keep=["trip_id"])  # doctest: +SKIP
+        """
+        check_is_fitted(self, "model_")
+        return predicted_dataset(self, source, destination, alpha, keep)
+
+    def _prepare(
+        self, X: Any, y: Any, n_rows: int | None = None, scalers: tuple[Scaler, Scaler] | None = None
+    ) -> Problem:
         check_no_labels(y)
         check_numeric(y, "y")
         self.target_names_ = target_names(y)
@@ -96,7 +205,7 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
             raise OptionError(f"likelihood={self.likelihood!r} is for classes; use FlowClassifier for labels.")
         y = y if y.ndim == 2 else y[:, None]
         likelihoods.build(likelihood, y.shape[1]).validate(y)
-        return self._problem(X, y, with_log_rate(likelihood, y), n_rows)
+        return self._problem(X, y, with_log_rate(likelihood, y), n_rows, scalers)
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         """(N, P, …) as it is for several targets, (N, …) for one."""

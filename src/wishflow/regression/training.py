@@ -11,14 +11,17 @@ from typing import Any
 import jax
 import numpy as np
 import pandas as pd
+from jax.sharding import Mesh
 from jaxtyping import Bool, Float, PyTree
 
 from ..callbacks import CallbackList
+from ..errors import OptionError
 from ..inducing.points import inducing_points
 from ..kernels import RBF
 from ..likelihoods import Gaussian
 from ..numerics import platform
 from ..numerics.devices import random_key
+from ..numerics.meshes import on_all
 from ..numerics.padding import size_class
 from ..training.journal import Journal, Trained
 from ..training.loop import DIVERGED, STOPPED, StochasticPhase
@@ -28,7 +31,7 @@ from ..training.stacks import stacked, unstacked
 from ..training.validation import BestState, held_back, is_ahead
 from ..wishart.specs import NoDiffusion
 from . import flow, sparse_gp
-from .batches import padded_batch
+from .batches import over_devices, padded_batch
 from .calibration import MOST_PATHS, Calibration, HonestRows, calibrate
 from .held_back import HeldBack
 from .law import Law
@@ -38,6 +41,7 @@ from .objectives import is_bound
 from .prediction import predictive_components, predictive_log_prob
 from .specs import FlowSpec, SparseGPSpec
 from .steps import RowSteps
+from .streams import RowStream, StreamSteps
 
 # Targets that are noise for the most part need few iterations.
 MOST_ITERATIONS = 100
@@ -49,7 +53,8 @@ AT_REST = 1e-12
 class Problem:
     """A model to train on scaled data; a state may be wider than the inputs, which are its first `n_inputs` columns
     (None: all). `n_paths` are the sample paths of a prediction. With `keeps_flow` a flow is not compared with the
-    sparse GP alone.
+    sparse GP alone. Batches are split over the devices of `mesh` (None: one device), which leaves the result as it is.
+    Rows that do not fit into memory come from `stream`; X and y are then a sample, of the rows with numbers `index`.
     """
 
     spec: SparseGPSpec | FlowSpec
@@ -62,10 +67,22 @@ class Problem:
     n_inputs: int | None = None
     n_paths: int = 100
     keeps_flow: bool = False
+    mesh: Mesh | None = None
+    stream: RowStream | None = None
+    index: np.ndarray | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows, also of those that are not in memory."""
+        return len(self.X) if self.stream is None else self.stream.n_rows
 
     def rows(self, keep: Bool[np.ndarray, " N"]) -> Problem:
-        """The problem with some of its rows."""
-        return dataclasses.replace(self, X=self.X[keep], y=self.y[keep])
+        """The problem with some of its rows; a stream is without the others."""
+        some = dataclasses.replace(self, X=self.X[keep], y=self.y[keep])
+        if self.stream is None or self.index is None:
+            return some
+        stream = self.stream.without(self.index[~keep])
+        return dataclasses.replace(some, stream=stream, index=self.index[keep])
 
     def without_noise(self) -> Problem:
         """A flow that is an ordinary differential equation."""
@@ -76,7 +93,22 @@ class Problem:
     def without_flow(self) -> Problem:
         """The sparse GP alone, of the inputs alone."""
         spec = SparseGPSpec(self.spec.kernel, self.spec.likelihood)
-        return dataclasses.replace(self, spec=spec, training=self.training.without_flow(), X=self.X[:, : self.n_inputs])
+        stream = None if self.stream is None else self.stream.narrowed(self.n_inputs)
+        X, training = self.X[:, : self.n_inputs], self.training.without_flow()
+        return dataclasses.replace(self, spec=spec, training=training, X=X, stream=stream)
+
+
+def placed(problem: Problem, mesh: Mesh | None) -> Problem:
+    """The problem with its rows over the devices of a mesh."""
+    stream = problem.stream
+    if stream is None or mesh is None:
+        return dataclasses.replace(problem, mesh=mesh)
+    if stream.n_parts % mesh.size:
+        raise OptionError(
+            f"{mesh.size} devices given for n_parts={stream.n_parts}; expected a number of devices that divides it: "
+            "pass n_parts as a multiple of it."
+        )
+    return dataclasses.replace(problem, mesh=mesh, stream=stream.on(mesh))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,8 +129,10 @@ class Group:
     ) -> Group:
         """Padded to `n_rows` (None: to the size class of the longest)."""
         n_rows = size_class(max(len(p.X) for p in problems)) if n_rows is None else n_rows
-        data = stacked([padded_batch(p.X, p.y, n_rows) for p in problems])
-        items = Items(data, np.array([len(p.X) for p in problems]), tuple(p.seed for p in problems))
+        data: Any = problems[0].stream
+        if data is None:
+            data = on_all(stacked([padded_batch(p.X, p.y, n_rows) for p in problems]), problems[0].mesh)
+        items = Items(data, np.array([p.n_rows for p in problems]), tuple(p.seed for p in problems))
         if Z is None:
             Z = tuple(inducing_points(p.X, p.n_inducing, p.seed) for p in problems)
         return cls(tuple(problems), items, Z)
@@ -155,7 +189,7 @@ def is_calibrated(problem: Problem) -> bool:
 def gp_calibration(problem: Problem, model: Any) -> Calibration | None:
     """The recalibration of a sparse GP, by its predictions of each row from the others."""
     X = problem.X[:, : problem.n_inputs]
-    if not is_calibrated(problem) or len(X) > problem.training.collapsed_limit:
+    if not is_calibrated(problem) or problem.stream is not None or len(X) > problem.training.collapsed_limit:
         return None
     means, variances, is_known = leave_one_out(model, X, problem.y)
     rows = HonestRows(X, problem.y, means[None], variances[None], np.ones(1)).subset(is_known)
@@ -216,13 +250,17 @@ def _output_phase(group: Group, name: str) -> AbstractPhase:
     # Where there is no flow this phase is the whole fit.
     is_fit = isinstance(group.spec, SparseGPSpec)
     has_bound = is_fit and is_bound(group.spec, training)
-    is_small = max(len(p.X) for p in group.problems) <= training.collapsed_limit
+    is_small = max(p.n_rows for p in group.problems) <= training.collapsed_limit
+    is_small &= group.problems[0].stream is None
     if training.collapsed and is_small and isinstance(group.spec.likelihood, Gaussian):
-        return CollapsedPhase(name, n_models, unchanged, group.items.data, training.warm_iter, is_bound=has_bound)
+        mesh = group.problems[0].mesh
+        data = over_devices(group.items.data, mesh)
+        return CollapsedPhase(name, n_models, unchanged, data, training.warm_iter, mesh, is_bound=has_bound)
     # A user's schedule is the rate of the fit, not that of a warm start.
     rate = training.warm_rate if group.schedule is None or not is_fit else group.schedule
     schedule = Schedule(training, training.warm_iter, rate)
-    return StochasticPhase(name, n_models, unchanged, _steps(group, 1), group.items, schedule, is_bound=has_bound)
+    steps, items = _steps(group, 1)
+    return StochasticPhase(name, n_models, unchanged, steps, items, schedule, is_bound=has_bound)
 
 
 def _flow_phase(
@@ -232,13 +270,13 @@ def _flow_phase(
     n_samples = training.n_train_samples if group.spec.is_stochastic else 1
     rate = training.learning_rate if group.schedule is None else group.schedule
     schedule = Schedule(training, training.max_iter, rate)
-    steps = _steps(group, n_samples)
+    steps, items = _steps(group, n_samples)
     return StochasticPhase(
         name,
         len(group.problems),
         start,
         steps,
-        group.items,
+        items,
         schedule,
         rows,
         rest,
@@ -246,19 +284,18 @@ def _flow_phase(
     )
 
 
-def _steps(group: Group, n_samples: int) -> RowSteps:
-    training = group.training
+def _steps(group: Group, n_samples: int) -> tuple[RowSteps, Items]:
+    """How steps are made, and of which data."""
+    training, first = group.training, group.problems[0]
+    how = (n_samples, training.flow_dtype, training.natural_rate is not None, training.path_average)
+    more: dict[str, Any] = {"fixed_inducing": training.fixed_inducing, "mesh": first.mesh}
+    if first.stream is not None:
+        stream = first.stream.for_batches(training.batch_rows(n_samples))
+        return StreamSteps(*how, stream.batch_rows, **more), dataclasses.replace(group.items, data=stream)
     # The whole data where they fit, so that the size class of the rows is the size of the batch.
     size = training.batch_rows(n_samples)
     size = group.items.data.X.shape[-2] if max(len(p.X) for p in group.problems) <= size else size
-    return RowSteps(
-        n_samples,
-        training.flow_dtype,
-        training.natural_rate is not None,
-        training.path_average,
-        size,
-        fixed_inducing=training.fixed_inducing,
-    )
+    return RowSteps(*how, size, **more), group.items
 
 
 def flows_of(group: Group, models: PyTree) -> PyTree:
@@ -306,7 +343,7 @@ def _train_validated(
         outcome = run_phases(phases, models, journal)
         return _Run(outcome, journal.trained(outcome.models, outcome.status, group.specs))
 
-    rows = HeldBack.of([(p.X, p.y) for p in held], seeds, n_paths)
+    rows = HeldBack.of([(p.X, p.y) for p in held], seeds, n_paths, problems[0].mesh)
     flows = fitted(part, phases_of(part, rows), start_of(part), calls)
     best = flows.outcome.best
     assert best is not None
@@ -325,7 +362,7 @@ def _train_validated(
         ends = fitted(whole, [_flow_phase(whole, "all rows", unchanged, rest=rest)], best.models, calls)
     if not is_flow.all():
         gps = fitted(whole_gp, phases_of(whole_gp), start_of(whole_gp), CallbackList())
-    states, chosen = unstacked(best.models, len(problems)), []
+    states, chosen = unstacked(jax.tree.map(np.asarray, best.models), len(problems)), []
     for i, trained in enumerate(flows.trained):
         why = _reason(bool(is_flow[i]), best, reference[i], i)
         if not is_flow[i]:

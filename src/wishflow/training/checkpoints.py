@@ -26,6 +26,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import PyTree
 
 from .. import __version__
@@ -33,6 +34,7 @@ from ..callbacks import Callback, CallbackList, ChunkEvent
 from ..errors import CheckpointError, ModelFileError, OptionError
 from ..files.arrays import flatten_arrays, part_of, unflatten_arrays
 from ..files.model_file import read_model, write_model
+from ..numerics.meshes import is_first_process
 from ..specs import Spec, checks
 from .journal import Journal
 
@@ -179,6 +181,8 @@ class Checkpoints(Callback):
     def _write(
         self, number: int, phase: str, state: PyTree, n_done: int, journal: Journal, is_end: bool = False
     ) -> None:
+        if not is_first_process():  # which writes for all
+            return
         records = [_joined(own, phase) for own in journal.records]
         arrays = {f"state.{name}": array for name, array in flatten_arrays(state).items()}
         for i, record in enumerate(records):
@@ -281,7 +285,8 @@ def fingerprint(*described: Any) -> str:
 
 
 def _feed(update: Callable[[bytes], None], value: Any) -> None:
-    """The value as bytes that tell it from others."""
+    """The value as bytes that tell it from others; devices do not, so that a fit may go on with more or fewer."""
+    value = None if isinstance(value, Mesh) else value
     update(f"<{type(value).__name__}>".encode())
     if isinstance(value, np.ndarray | jax.Array) and value.dtype != object:
         update(f"{value.dtype}{value.shape}".encode() + np.ascontiguousarray(value).tobytes())

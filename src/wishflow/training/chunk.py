@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from ..inducing.natural import damped_step
 from ..numerics.devices import compiled, on_device
+from ..numerics.meshes import kept_whole
 from .objective import objective_of
 from .steps import AbstractSteps, Loss
 
@@ -136,7 +137,8 @@ def run_steps(
     @jax.jit
     def one(state: TrainState, i: Int[Array, ""]) -> tuple[TrainState, dict[str, Scalar]]:
         batch = steps.batch(data, order, i)
-        return step(state, batch, rates.adam[i], rates.natural[i], rates.kl_weight[i], steps)
+        state, report = step(state, batch, rates.adam[i], rates.natural[i], rates.kl_weight[i], steps)
+        return kept_whole(state, steps.mesh), report
 
     def body(i: Int[Array, ""], carry: tuple[TrainState, Array]) -> tuple[TrainState, Array]:
         state, records = carry

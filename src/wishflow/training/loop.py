@@ -16,8 +16,9 @@ from jaxtyping import Bool, Float, Int, PyTree
 
 from ..errors import TrainingError
 from ..numerics.devices import on_device, random_key
+from ..numerics.meshes import agreed, on_all
 from . import chunk
-from .backoff import Trouble, another_try, warn_of_skipped_steps, with_jitter_that_works
+from .backoff import MOST_TRIES, Trouble, another_try, warn_of_skipped_steps, with_jitter_that_works
 from .checkpoints import Checkpoints, checkpoints_among
 from .jitter import with_fresh_jitter
 from .journal import Journal
@@ -95,10 +96,10 @@ class StochasticPhase(AbstractPhase):
     def run(self, models: PyTree, journal: Journal) -> Outcome:
         state = begin(self, models, journal.indices)
         kept = KeptPhase.of(self, journal)
-        state = kept.restored(state)
+        state = placed(self, kept.restored(state))
         n_planned = self.stretch.n_steps(self.stretch.position, self.last)
         journal.begin(self.name, n_planned)
-        if kept.is_interrupted:  # in an earlier phase: this one only begins
+        if agreed(np.array(kept.is_interrupted), self.steps.mesh):  # in an earlier phase: this one only begins
             state = stopped(self, state, np.ones(self.n_models, bool))
         while not is_over(self, state):
             before = state.status
@@ -106,7 +107,7 @@ class StochasticPhase(AbstractPhase):
             stop = journal.add(self.name, int(state.done), max(n_planned, int(state.done)), records, n, self.is_bound)
             _warn_of_giving_up((state.status == STATUSES.index(GAVE_UP)) & (before != state.status), journal.indices)
             kept.after_chunk(state)
-            state = stopped(self, state, stop | kept.is_interrupted)
+            state = stopped(self, state, agreed(stop | kept.is_interrupted, self.steps.mesh))
         kept.at_end(state)
         return end(self, state, journal.indices)
 
@@ -156,7 +157,8 @@ def begin(phase: StochasticPhase, models: PyTree, indices: tuple[int, ...]) -> P
     keys = [random_key(seed) for seed in phase.items.seeds]
     parts = unstacked(with_fresh_jitter(models, phase.n_models), phase.n_models)
     train = stacked([chunk.start_state(m, k, phase.steps) for m, k in zip(parts, keys, strict=True)])
-    start = _objective(phase, train)
+    train = on_all(train, phase.steps.mesh)
+    start = _objective(phase, train, 0)
     _require_finite(start["objective"], phase.name, indices)
     position = phase.stretch.position
     weight = kl_weights(phase.schedule.training, position)
@@ -167,6 +169,12 @@ def begin(phase: StochasticPhase, models: PyTree, indices: tuple[int, ...]) -> P
     return PhaseState(train, train, position, position, done, weight, watch, start, status, best, trouble)
 
 
+def placed(phase: StochasticPhase, state: PhaseState) -> PhaseState:
+    """The state with its arrays of JAX on the devices of the phase; those of the host stay there."""
+    on_devices, rest = eqx.partition(state, lambda leaf: isinstance(leaf, jax.Array))
+    return eqx.combine(on_all(on_devices, phase.steps.mesh), rest)
+
+
 def is_sound(phase: StochasticPhase, state: PhaseState) -> bool:
     """Whether a state that was read can be one of this phase: statuses that exist, at places of its schedule.
 
@@ -174,7 +182,8 @@ def is_sound(phase: StochasticPhase, state: PhaseState) -> bool:
     """
     rest, n_iter = phase.stretch, phase.schedule.n_iter
     is_place = (state.position >= rest.position - ROUNDING) & (state.position <= n_iter + rest.stride)
-    is_step = 0 <= state.done <= rest.n_steps(rest.position, phase.last)
+    # Steps that were taken again, smaller, count too.
+    is_step = 0 <= state.done <= (1 + MOST_TRIES) * rest.n_steps(rest.position, phase.last)
     is_share = (state.kl_weight >= 0.0) & (state.kl_weight <= 1.0)
     is_known = np.isin(state.status, range(len(STATUSES)))
     has_counts = state.best is None or bool(((state.best.step >= 0) & (state.best.step <= state.done)).all())
@@ -194,7 +203,8 @@ def advance(phase: StochasticPhase, state: PhaseState) -> tuple[PhaseState, dict
     places, share = planned if n_models > 1 else planned[0], state.trouble.rate_share
     rates = rates_from(training, schedule.rate, n_iter, places, share)
     run = chunk.train_chunk_many if n_models > 1 else chunk.train_chunk
-    train, records = run(state.train, phase.items.data, rates, on_device(n), phase.steps)
+    data = phase.items.chunk(int(state.done))
+    train, records = run(state.train, data, rates, on_device(n), phase.steps)
     records = jax.device_get(records)
     objectives = records["objective"].reshape(n_models, -1)[:, :n]
     is_sound_state = np.isfinite(objectives[:, 0])
@@ -222,7 +232,7 @@ def advance(phase: StochasticPhase, state: PhaseState) -> tuple[PhaseState, dict
         status = np.where(is_stale, STATUSES.index(STALE), status)
         position = np.where(is_stale, n_iter, position)
     state = PhaseState(train, sound, sound_at, position, done, weight, watch, state.begin, status, best, trouble)
-    return state, records, n
+    return placed(phase, state), records, n
 
 
 def stopped(phase: StochasticPhase, state: PhaseState, stop: Bool[np.ndarray, " K"]) -> PhaseState:
@@ -237,7 +247,7 @@ def stopped(phase: StochasticPhase, state: PhaseState, stop: Bool[np.ndarray, " 
 
 def end(phase: StochasticPhase, state: PhaseState, indices: tuple[int, ...] = (0,)) -> Outcome:
     """The models, or those that held-back rows chose, and how training ended."""
-    last = _objective(phase, state.train)
+    last = _objective(phase, state.train, int(state.done))
     status = [STATUSES[i] for i in state.status]
     for i, (before, after) in _falls(phase, state, last).items():
         if status[i] == GAVE_UP:  # of which there was a warning
@@ -258,13 +268,13 @@ def end(phase: StochasticPhase, state: PhaseState, indices: tuple[int, ...] = (0
     return Outcome(models, tuple(status))
 
 
-def _objective(phase: StochasticPhase, train: chunk.TrainState) -> dict[str, Float[np.ndarray, "K n"]]:
+def _objective(phase: StochasticPhase, train: chunk.TrainState, done: int) -> dict[str, Float[np.ndarray, "K n"]]:
     """The parts of the objective of each model at its state: several estimates, from steps of rate zero."""
     n_models = phase.n_models
     run = chunk.train_chunk_many if n_models > 1 else chunk.train_chunk
     nowhere = np.zeros((n_models, N_ESTIMATES) if n_models > 1 else N_ESTIMATES, int)
     rates = rates_from(phase.schedule.training, 0.0, 0, nowhere)
-    _, records = run(train, phase.items.data, rates, on_device(N_ESTIMATES), phase.steps)
+    _, records = run(train, phase.items.chunk(done), rates, on_device(N_ESTIMATES), phase.steps)
     return {k: np.asarray(v).reshape(n_models, -1)[:, :N_ESTIMATES] for k, v in records.items()}
 
 

@@ -91,13 +91,25 @@ class Schedule:
     rate: float | Callable
 
 
+class AbstractStream(abc.ABC):
+    """Data that come in chunks."""
+
+    @abc.abstractmethod
+    def chunk(self, first: int) -> PyTree:
+        """The data of a chunk of steps, from the given step of the phase on; the same whenever it is asked for."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Items:
     """What a phase of stochastic steps goes through: data (stacked), the number of rows of each model, its seed."""
 
-    data: PyTree
+    data: PyTree | AbstractStream
     n_rows: Real[np.ndarray, " K"]
     seeds: tuple[int, ...]
+
+    def chunk(self, first: int) -> PyTree:
+        """The data of a chunk of steps; all of them where they are in memory."""
+        return self.data.chunk(first) if isinstance(self.data, AbstractStream) else self.data
 
 
 def run_phases(phases: Sequence[AbstractPhase], models: PyTree, journal: Journal) -> Outcome:

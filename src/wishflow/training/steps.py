@@ -13,6 +13,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 Loss = tuple[Scalar, tuple[dict[str, Scalar], Any]]
@@ -21,7 +22,8 @@ Loss = tuple[Scalar, tuple[dict[str, Scalar], Any]]
 @dataclasses.dataclass(frozen=True)
 class AbstractSteps(abc.ABC):
     """How steps are made; `is_natural` says whether natural gradients move q of the output, `fixed_inducing` whose
-    inducing points stay where they are ("none", "field", "all").
+    inducing points stay where they are ("none", "field", "all"). The rows of a batch are split over the devices of
+    `mesh` (None: one device).
     """
 
     n_samples: int
@@ -29,6 +31,7 @@ class AbstractSteps(abc.ABC):
     is_natural: bool
     average: str
     fixed_inducing: str = dataclasses.field(default="none", kw_only=True)
+    mesh: Mesh | None = dataclasses.field(default=None, kw_only=True)
 
     @abc.abstractmethod
     def shuffle(self, key: PRNGKeyArray, data: PyTree) -> PyTree:
