@@ -1,7 +1,7 @@
 """Model files of estimators: specs and plain options in the header, arrays beside it; loading runs no code of the file.
 
-Classes come from the table in `wishflow.loading` (or from `custom`) and specs from their registry, never by a name that
-is looked up elsewhere.
+Classes come from the table in `wishflow.estimators` (or from `custom`) and specs from their registry, never by a name
+that is looked up elsewhere.
 """
 
 from __future__ import annotations
