@@ -106,7 +106,7 @@ class DaskPool(AbstractPool):
         return [self.executor.submit(function, *call) for call in calls]
 
     def close(self, is_complete: bool) -> None:
-        self.executor.shutdown(wait=is_complete, cancel_futures=not is_complete)
+        self.executor.shutdown(wait=is_complete)  # without waiting, all are cancelled
         for one in self.own:
             one.close()
 
