@@ -90,6 +90,11 @@ class WishartForecaster(BaseForecaster):
     checkpoint_dir : str or path, optional
         Folder for checkpoints of training, so that the same fit goes on where it was killed. Ctrl-C then ends training
         at the next chunk of steps, with `status_` "interrupted" (docs/explanation/reliability.md).
+    backend : {None, "loky", "ray", "dask", "slurm"}, default=None
+        Where members are trained, one by one: in this process, or as in `wishflow.fit_many`. On a backend they have
+        neither callbacks nor checkpoints.
+    backend_params : dict, optional
+        Options of the backend.
 
     Attributes
     ----------
@@ -185,6 +190,8 @@ class WishartForecaster(BaseForecaster):
         reservoir_size=4096,
         panel_effects=False,
         checkpoint_dir=None,
+        backend=None,
+        backend_params=None,
     ):
         self.drift = drift
         self.diffusion = diffusion
@@ -220,6 +227,8 @@ class WishartForecaster(BaseForecaster):
         self.reservoir_size = reservoir_size
         self.panel_effects = panel_effects
         self.checkpoint_dir = checkpoint_dir
+        self.backend = backend
+        self.backend_params = backend_params
         super().__init__()
 
     # --- fitting ---

@@ -1,13 +1,21 @@
 """`fit_many` with jobs: results do not depend on the backend, a second call resumes, failures are told."""
 
 import json
+import os
+import subprocess
+import sys
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
+from sklearn.base import clone
+from structure import PACKAGE
 
 import wishflow as wf
 from wishflow.errors import DataError, JobError, OptionError
+from wishflow.training.backends import environment_of
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 2))
@@ -135,3 +143,48 @@ def test_callbacks_are_told_how_many_jobs_are_done(tmp_path):
     counter = Counter()
     wf.fit_many([gp(random_state=s) for s in range(3)], [(X, Y)] * 3, counter, folder=tmp_path)
     assert counter.seen == (("jobs", 1, 3), ("jobs", 2, 3), ("jobs", 3, 3))
+
+
+MEMBERS = [
+    (wf.FlowRegressor(n_inducing=5, n_steps=2, max_iter=20, n_members=2, random_state=0), (X, Y)),
+    (wf.WishartForecaster(n_inducing=5, rank=1, max_iter=20, lags=1, n_members=2, random_state=0), (SERIES,)),
+    (wf.WishartForecaster(n_inducing=5, rank=1, max_iter=20, validation_fraction=0, n_members=2), (SERIES,)),
+]
+
+
+@pytest.mark.slow
+def test_members_on_a_backend_are_those_of_this_process():
+    for model, data in MEMBERS:
+        here = clone(model).fit(*data)
+        there = clone(model).set_params(backend="loky", backend_params={"n_jobs": 2}).fit(*data)
+        assert here.status_ == there.status_ and set(vars(here)) == set(vars(there))
+        for one, other in zip(jax.tree.leaves(here.model_), jax.tree.leaves(there.model_), strict=True):
+            np.testing.assert_array_equal(one, other)
+        found = [np.asarray(m.predict(X) if len(data) == 2 else m.predict(fh=3)) for m in (here, there)]
+        np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.slow
+def test_series_of_a_panel_are_scored_on_a_backend():
+    panel = {"u": SERIES, "v": SERIES + 1.0}
+    forecaster = wf.WishartForecaster(n_inducing=5, rank=1, max_iter=5, validation_fraction=0)
+    scores = [
+        wf.backtest(forecaster, panel, fh=2, initial=54, n_draws=20, backend=backend, backend_params={"n_jobs": 2})
+        for backend in (None, "loky")
+    ]
+    xr.testing.assert_identical(*scores)
+
+
+def test_workers_set_their_environment_before_jax_is_imported():
+    code = (
+        "import pickle, sys; from wishflow.files import jobs; assert 'jax' not in sys.modules\n"
+        "import os; call = pickle.dumps((os.getenv, ('XLA_PYTHON_CLIENT_MEM_FRACTION',)))\n"
+        "print(jobs.outcome(call, {'XLA_PYTHON_CLIENT_MEM_FRACTION': '0.225'}), 'jax' in sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.strip() == "('0.225', None) False"
+    name = "XLA_PYTHON_CLIENT_MEM_FRACTION"
+    assert environment_of("loky", {"n_jobs": 4})[name] == "0.225"
+    assert environment_of("ray", {"ray_remote_args": {"num_gpus": 0.5}}) == {name: "0.450"}
+    assert environment_of("dask", {}) == {} and environment_of("dask", {"memory_fraction": 0.3}) == {name: "0.300"}

@@ -10,8 +10,8 @@ from ..files.json import plain
 from ..specs import checks
 from .loading import REGISTRY
 
-# Options about what a fit tells, and to whom.
-SILENT = {"callbacks": None, "verbose": 0}
+# Options about what a fit tells, to whom, and where it runs: workers have none of their own.
+SILENT = {"callbacks": None, "verbose": 0, "backend": None, "backend_params": None}
 
 
 def to_json(estimator: Any) -> dict[str, Any]:

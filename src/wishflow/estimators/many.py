@@ -20,7 +20,7 @@ from ..regression.many import fit_together as fit_rows_together
 from ..series.forecaster import WishartForecaster
 from ..series.many import fit_together as fit_series_together
 from ..specs import checks
-from ..training.backends import checked_backend, completed, environment_of, retries_of
+from ..training.backends import checked_backend, completed, retries_of
 from .described import from_json, to_json
 from .loading import load
 
@@ -188,7 +188,6 @@ def _fit_jobs(
 
 def _do(jobs: JobFolder, kinds: dict[str, str], backend: str | None, params: dict[str, Any], callbacks: list) -> None:
     """Have the jobs done, those that fail several times."""
-    environment = {} if backend is None else environment_of(backend, params)
     waiting = [name for name in kinds if not jobs.is_done(name)]
     for name in waiting:  # of an earlier run
         jobs.forget_error(name)
@@ -196,7 +195,7 @@ def _do(jobs: JobFolder, kinds: dict[str, str], backend: str | None, params: dic
         tell = _teller(jobs, list(kinds), calls)
         for _ in range(1 + retries_of(params)):
             groups = _groups(waiting, kinds, _group_size(params, backend))
-            tasks = [(str(jobs.path), group, FUNCTION, environment) for group in groups]
+            tasks = [(str(jobs.path), group, FUNCTION) for group in groups]
             if backend is None:
                 for task in tasks:
                     work(*task)

@@ -1,6 +1,6 @@
 """A folder of jobs: each a JSON spec with its data, and one file as its result, so that a run can be started again.
 
-Nothing here imports JAX: `work` sets variables of the environment that JAX reads when it is imported.
+Nothing here imports JAX: `outcome` sets variables of the environment that JAX reads when it is imported.
 
 - `jobs/NAME.json`: what is to be done; NAME is a fingerprint of spec and data.
 - `data/NAME.wishflow`: the data of one or several jobs.
@@ -15,6 +15,7 @@ import hashlib
 import importlib
 import json
 import os
+import pickle
 import platform
 import traceback
 from collections.abc import Mapping, Sequence
@@ -101,7 +102,33 @@ class JobFolder:
         return self.path / "errors" / f"{name}.json"
 
 
-def work(folder: str, names: Sequence[str], function: str, environment: Mapping[str, str]) -> None:
+def outcome(call: bytes, environment: Mapping[str, str]) -> tuple[Any, Exception | None]:
+    """In a worker: make a call, and return its result or its error.
+
+    Parameters
+    ----------
+    call : bytes
+        A pickled pair of a function and its arguments. It is read after the environment is set.
+    environment : mapping of str to str
+        Variables that are set unless they are set already.
+
+    Returns
+    -------
+    result : object
+        What the function returned.
+    error : Exception or None
+        What it raised.
+    """
+    for variable, value in environment.items():
+        os.environ.setdefault(variable, value)
+    try:
+        function, arguments = pickle.loads(call)
+        return function(*arguments), None
+    except Exception as error:
+        return None, error
+
+
+def work(folder: str, names: Sequence[str], function: str) -> None:
     """Do jobs, in a worker: errors are written into the folder, and jobs that have a result are left as they are.
 
     Parameters
@@ -112,11 +139,7 @@ def work(folder: str, names: Sequence[str], function: str, environment: Mapping[
         The jobs, which one program may train together.
     function : str
         "module:name" of a function of the folder and the names, which writes the results.
-    environment : mapping of str to str
-        Variables of the environment that are set before the module is imported, unless they are set already.
     """
-    for variable, value in environment.items():
-        os.environ.setdefault(variable, value)
     jobs = JobFolder(folder)
     waiting = [name for name in names if not jobs.is_done(name)]
     if not waiting:
@@ -128,7 +151,7 @@ def work(folder: str, names: Sequence[str], function: str, environment: Mapping[
     except Exception as error:
         if len(waiting) > 1:  # one of them may be the cause: the others have results of their own
             for name in waiting:
-                work(folder, [name], function, environment)
+                work(folder, [name], function)
             return
         jobs.fail(waiting[0], error)
     else:

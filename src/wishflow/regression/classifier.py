@@ -87,6 +87,11 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
     checkpoint_dir : str or path, optional
         Folder for checkpoints of training, so that the same fit goes on where it was killed. Ctrl-C then ends training
         at the next chunk of steps, with `status_` "interrupted" (docs/explanation/reliability.md).
+    backend : {None, "loky", "ray", "dask", "slurm"}, default=None
+        Where members are trained, one by one: in this process, or as in `wishflow.fit_many`. On a backend they have
+        neither callbacks nor checkpoints.
+    backend_params : dict, optional
+        Options of the backend.
 
     Attributes
     ----------
@@ -169,6 +174,8 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
         validation_fraction=None,
         drift_posterior="point",
         checkpoint_dir=None,
+        backend=None,
+        backend_params=None,
     ):
         self.diffusion = diffusion
         self.rank = rank
@@ -195,6 +202,8 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
         self.validation_fraction = validation_fraction
         self.drift_posterior = drift_posterior
         self.checkpoint_dir = checkpoint_dir
+        self.backend = backend
+        self.backend_params = backend_params
 
     def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
         return flow_training(self, presets.CLASS_PRESETS, n_rows, n_inputs)

@@ -552,6 +552,11 @@ class SparseGPRegressor(ModelRegressor):
         Folder for checkpoints of training, so that the same fit goes on where it was killed. Ctrl-C then ends training
         at the next chunk of steps, with `status_` "interrupted" (docs/explanation/reliability.md).
         Fits by L-BFGS, the rule with Gaussian noise, write nothing and start anew.
+    backend : {None, "loky", "ray", "dask", "slurm"}, default=None
+        Where members are trained, one by one: in this process, or as in `wishflow.fit_many`. On a backend they have
+        neither callbacks nor checkpoints.
+    backend_params : dict, optional
+        Options of the backend.
 
     Attributes
     ----------
@@ -634,6 +639,8 @@ class SparseGPRegressor(ModelRegressor):
         n_members=1,
         calibrate="auto",
         checkpoint_dir=None,
+        backend=None,
+        backend_params=None,
     ):
         self.n_inducing = n_inducing
         self.kernel = kernel
@@ -649,6 +656,8 @@ class SparseGPRegressor(ModelRegressor):
         self.n_members = n_members
         self.calibrate = calibrate
         self.checkpoint_dir = checkpoint_dir
+        self.backend = backend
+        self.backend_params = backend_params
 
     def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
         """There is only the phase of the output GP here, so `max_iter` and `learning_rate` are those of that phase."""
@@ -751,6 +760,11 @@ class FlowRegressor(Validated, ModelRegressor):
     checkpoint_dir : str or path, optional
         Folder for checkpoints of training, so that the same fit goes on where it was killed. Ctrl-C then ends training
         at the next chunk of steps, with `status_` "interrupted" (docs/explanation/reliability.md).
+    backend : {None, "loky", "ray", "dask", "slurm"}, default=None
+        Where members are trained, one by one: in this process, or as in `wishflow.fit_many`. On a backend they have
+        neither callbacks nor checkpoints.
+    backend_params : dict, optional
+        Options of the backend.
 
     Attributes
     ----------
@@ -868,6 +882,8 @@ class FlowRegressor(Validated, ModelRegressor):
         calibrate="auto",
         drift_posterior="point",
         checkpoint_dir=None,
+        backend=None,
+        backend_params=None,
     ):
         self.diffusion = diffusion
         self.rank = rank
@@ -896,6 +912,8 @@ class FlowRegressor(Validated, ModelRegressor):
         self.calibrate = calibrate
         self.drift_posterior = drift_posterior
         self.checkpoint_dir = checkpoint_dir
+        self.backend = backend
+        self.backend_params = backend_params
 
     def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
         return flow_training(self, PRESETS, n_rows, n_inputs)

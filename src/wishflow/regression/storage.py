@@ -41,7 +41,7 @@ from . import flow, sparse_gp
 from .calibration import Calibration
 from .specs import FlowSpec, SparseGPSpec
 
-NOT_STORED = ("callbacks", "checkpoint_dir")
+NOT_STORED = ("callbacks", "checkpoint_dir", "backend", "backend_params")
 OUT_OF_FOLD = ("oof_log_prob_", "oof_predictions_")
 PLAIN_ATTRIBUTES = ("n_features_in_", "n_iter_", "seed_", "status_", "is_multi_output_")
 

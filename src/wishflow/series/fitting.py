@@ -12,6 +12,8 @@ import numpy as np
 from ..callbacks import CallbackList
 from ..inducing.points import inducing_points
 from ..numerics.devices import computing, on_device
+from ..training.backends import Workers
+from ..training.journal import Trained
 from ..training.specs import TrainingSpec
 from .data.units import Tail, Units
 from .defaults import Settings, validates
@@ -19,9 +21,11 @@ from .layout import Layout
 from .members import plans_of
 from .specs import DynamicsSpec, chosen_lags
 from .starts import latent_start, latent_states, start_of
-from .training import SeriesProblem, train_member
+from .training import SeriesProblem, train_member, train_series
 from .validated import Validated, ValidatedProblem, is_possible, train_validated
 from .windows import Series, all_ticks, imputed, scored_items, whole_gaps
+
+HERE = Workers()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +42,7 @@ class FitTask:
     n_members: int = 1
 
 
-def train(task: FitTask, calibrates: bool, callbacks: Callable[[int], list]) -> Validated:
+def train(task: FitTask, calibrates: bool, callbacks: Callable[[int], list], workers: Workers = HERE) -> Validated:
     """The trained members: by rolled validation where there are rows for it. `callbacks` makes them, given a number of
     items.
     """
@@ -76,7 +80,7 @@ def train(task: FitTask, calibrates: bool, callbacks: Callable[[int], list]) -> 
         ]
         if is_possible(problems[0]):
             with computing():
-                return train_validated(problems, callbacks(len(whole)))
+                return train_validated(problems, callbacks(len(whole)), workers)
     plain = [
         SeriesProblem(spec, task.training, layout, *items, start, Z, seed, task.schedule)
         for (_, seed), Z in zip(plans, places, strict=True)
@@ -84,5 +88,13 @@ def train(task: FitTask, calibrates: bool, callbacks: Callable[[int], list]) -> 
     n = len(plain)
     with computing(), CallbackList(callbacks(plain[0].n_items)) as calls:
         started = time.perf_counter()
-        found = [train_member(problem, calls, k, n, started) for k, problem in enumerate(plain)]
+        if workers.are_here:
+            found = [train_member(problem, calls, k, n, started) for k, problem in enumerate(plain)]
+        else:
+            found = workers.map(_trained_alone, [(problem,) for problem in plain])
     return Validated(tuple(found), np.full(n, 1.0 / n), None, None)
+
+
+def _trained_alone(problem: SeriesProblem) -> Trained:
+    """In a worker."""
+    return train_series(problem)

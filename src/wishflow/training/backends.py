@@ -10,7 +10,9 @@ from __future__ import annotations
 import abc
 import concurrent.futures as futures
 import contextlib
+import dataclasses
 import os
+import pickle
 import shutil
 import tempfile
 import threading
@@ -18,6 +20,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..errors import JobError, OptionError, unknown_option
+from ..files.jobs import outcome
+from ..numerics.devices import computing
 from ..specs import checks
 
 BACKENDS = ("loky", "ray", "dask", "slurm")
@@ -169,7 +173,7 @@ def completed(
     Parameters
     ----------
     function : callable
-        A function that can be imported by name on the workers.
+        A function. Workers import it where it is in a module.
     calls : sequence of tuple
         The arguments of each call, which can be pickled.
     backend : {"loky", "ray", "dask", "slurm"}
@@ -218,20 +222,57 @@ def completed(
     ) from next(iter(errors.values()))
 
 
-def mapped(function: Callable, calls: Sequence[tuple], backend: str | None, backend_params: Any = None) -> list[Any]:
-    """What `function` returns for each call, in order; without a backend one after another in this process."""
-    if backend is None:
-        return [function(*call) for call in calls]
-    found = dict(completed(function, calls, backend, backend_params))
-    return [found[i] for i in range(len(calls))]
+def _computed(call: bytes) -> bytes:
+    """In a worker: a call whose arguments and result are read where 64-bit types are on, or they would be cut."""
+    with computing():
+        function, arguments = pickle.loads(call)
+        return _pickled(function(*arguments))
+
+
+def _pickled(value: Any) -> bytes:
+    from joblib.externals import cloudpickle
+
+    return cloudpickle.dumps(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Workers:
+    """Where independent parts of one computation run; without a backend in this process."""
+
+    backend: str | None = None
+    params: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, backend: Any, params: Any) -> Workers:
+        """Options of a user, checked."""
+        if backend is not None:
+            checked_backend(backend)
+        if params is not None and not isinstance(params, Mapping):
+            raise OptionError(f"backend_params={params!r} given; expected a dict of options of the backend, or None.")
+        return cls(backend, params)
+
+    @property
+    def are_here(self) -> bool:
+        return self.backend is None
+
+    def map(self, function: Callable, calls: Sequence[tuple]) -> list[Any]:
+        """What a function returns for each call, in order; one after another in this process."""
+        if self.backend is None:
+            return [function(*call) for call in calls]
+        sent = [(_pickled((function, call)),) for call in calls]
+        found = dict(completed(_computed, sent, self.backend, self.params))
+        with computing():
+            return [pickle.loads(found[i]) for i in range(len(calls))]
 
 
 def _one_round(
     function: Callable, calls: list[tuple[int, tuple]], backend: str, params: dict[str, Any], on_tick: Any
 ) -> Iterator[tuple[int, futures.Future]]:
+    environment = environment_of(backend, params)
+    sent = [(_pickled((function, call)), environment) for _, call in calls]
     pool, is_complete = _pool(backend, params, len(calls)), False
     try:
-        found = pool.submit(_outcome, [(function, call) for _, call in calls])
+        found = pool.submit(outcome, sent)
         places = {future: i for future, (i, _) in zip(found, calls, strict=True)}
         while places:
             ended, _ = futures.wait(places, TICK, futures.FIRST_COMPLETED)
@@ -242,14 +283,6 @@ def _one_round(
         is_complete = True
     finally:
         pool.close(is_complete)
-
-
-def _outcome(function: Callable, call: tuple) -> tuple[Any, Exception | None]:
-    """In a worker: what the function returns, or the error that it raises."""
-    try:
-        return function(*call), None
-    except Exception as error:
-        return None, error
 
 
 def _pool(backend: str, params: dict[str, Any], n_calls: int) -> AbstractPool:
