@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 
 import jax
 
+from wishflow.errors import JobError
 from wishflow.numerics.devices import enable_compilation_cache
+from wishflow.training.backends import completed
 
 from .progress import error_text
 
@@ -46,6 +48,22 @@ def side_by_side(
             finally:
                 running.shutdown(cancel_futures=True)
         waiting = [task for task in waiting if task in lost]
+
+
+def on_backend(
+    backend: str,
+    backend_params: dict[str, Any],
+    tasks: Sequence[Task],
+    function: Callable[..., Any],
+    arguments: Callable[[Task], tuple],
+) -> Iterator[tuple[Task, Any]]:
+    """The same on a backend of `wishflow.fit_many`, such as "ray"."""
+    try:
+        for i, result in completed(function, [arguments(task) for task in tasks], backend, backend_params):
+            yield tasks[i], result
+    except JobError as error:
+        for i, text in error.failed.items():
+            yield tasks[i], JobError(text)
 
 
 def pool(n_processes: int) -> Executor:

@@ -339,7 +339,7 @@ def rewrite(path, **changes):
     with safetensors.safe_open(path, framework="np") as file:
         metadata, arrays = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     metadata = {**metadata, **changes}
-    metadata["sha256"] = model_file._checksum(metadata["header"], arrays)
+    metadata["sha256"] = model_file.checksum(metadata["header"], arrays)
     safetensors.numpy.save_file(arrays, path, metadata)
 
 

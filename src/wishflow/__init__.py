@@ -31,9 +31,9 @@ __all__ = [
 
 if TYPE_CHECKING:  # for type checkers and editors, what `__all__` names
     from . import callbacks, datasets, diffusions, kernels, likelihoods, metrics
-    from .loading import load
+    from .estimators import fit_many, load
     from .numerics.devices import enable_compilation_cache
-    from .regression import FlowClassifier, FlowRegressor, JointRegion, SparseGPRegressor, fit_many
+    from .regression import FlowClassifier, FlowRegressor, JointRegion, SparseGPRegressor
     from .series import Forecast, WishartForecaster, backtest
     from .specs import register
     from .training import Checkpointing, TrainingSpec
@@ -44,11 +44,11 @@ _HOMES = {
     "FlowRegressor": "regression",
     "JointRegion": "regression",
     "SparseGPRegressor": "regression",
-    "fit_many": "regression",
+    "fit_many": "estimators",
     "Forecast": "series",
     "WishartForecaster": "series",
     "backtest": "series",
-    "load": "loading",
+    "load": "estimators",
     "enable_compilation_cache": "numerics.devices",
     "register": "specs",
     "Checkpointing": "training",

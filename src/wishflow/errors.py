@@ -61,6 +61,33 @@ class CheckpointError(WishflowError, OSError):
     """A checkpoint cannot be written, for want of room or rights; also an `OSError`."""
 
 
+class JobError(WishflowError, RuntimeError):
+    """Some of many jobs have failed, each with its error, or cannot be done where they are; also a `RuntimeError`.
+
+    The results of the others are kept.
+
+    Parameters
+    ----------
+    message : str
+        What happened.
+    failed : dict of int to str, optional
+        The error of each job that failed, by its place in the list that was given.
+
+    Examples
+    --------
+    >>> from wishflow.errors import JobError
+    >>> JobError("1 of 3 jobs failed", {2: "DataError: y has no rows"}).failed
+    {2: 'DataError: y has no rows'}
+    """
+
+    def __init__(self, message: str, failed: dict[int, str] | None = None) -> None:
+        super().__init__(message)
+        self.failed = {} if failed is None else failed
+
+    def __reduce__(self) -> tuple:
+        return type(self), (str(self), self.failed)
+
+
 class DatasetError(WishflowError, FileNotFoundError):
     """A data set is neither in the data folder nor in the cache and cannot be downloaded; a `FileNotFoundError`."""
 

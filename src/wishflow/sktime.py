@@ -91,6 +91,11 @@ class WishartForecaster(BaseForecaster):
         Folder for checkpoints of training, so that the same fit goes on where it was killed. Ctrl-C then ends training
         at the next chunk of steps, with `status_` "interrupted" (docs/reliability.md). `wf.Checkpointing` also says how
         often a state is written and how many are kept.
+    backend : {None, "loky", "ray", "dask", "slurm"}, default=None
+        Where members are trained, one by one: in this process, or as in `wishflow.fit_many`. On a backend they have
+        neither callbacks nor checkpoints.
+    backend_params : dict, optional
+        Options of the backend.
 
     Attributes
     ----------
@@ -186,6 +191,8 @@ class WishartForecaster(BaseForecaster):
         reservoir_size=4096,
         panel_effects=False,
         checkpoint_dir=None,
+        backend=None,
+        backend_params=None,
     ):
         self.drift = drift
         self.diffusion = diffusion
@@ -221,6 +228,8 @@ class WishartForecaster(BaseForecaster):
         self.reservoir_size = reservoir_size
         self.panel_effects = panel_effects
         self.checkpoint_dir = checkpoint_dir
+        self.backend = backend
+        self.backend_params = backend_params
         super().__init__()
 
     # --- fitting ---

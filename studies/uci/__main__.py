@@ -29,6 +29,9 @@ def main(
         int | None, typer.Option(min=1, help="Splits trained at once; all if none. Fewer need less memory.")
     ] = None,
     processes: Annotated[int, typer.Option(min=1, help="Cells trained side by side, each in its own process.")] = 1,
+    backend: Annotated[
+        str | None, typer.Option(help="Where cells are trained: loky, ray, dask or slurm; here if none.")
+    ] = None,
     output: Annotated[
         Path, typer.Option(help="Folder of results; made if missing.", show_default="studies/results/reproduction")
     ] = RESULTS / "reproduction",
@@ -47,6 +50,7 @@ def main(
             preset=preset,
             group=group,
             n_processes=processes,
+            backend=backend,
             is_report_only=report_only,
         )
     raise typer.Exit(code)

@@ -14,7 +14,7 @@ from wishflow.files.json import plain, write_json_atomic
 from wishflow.numerics.platform import on_accelerator
 from wishflow.regression.presets import PRESETS
 
-from ..processes import lost_process_text, pool, side_by_side
+from ..processes import lost_process_text, on_backend, pool, side_by_side
 from ..progress import SuiteProgress, error_text
 from ..provenance import command, provenance
 from ..selection import chosen
@@ -34,6 +34,7 @@ def main(
     preset: str = "fast",
     group: int | None = None,
     n_processes: int = 1,
+    backend: str | None = None,
     is_report_only: bool = False,
 ) -> int:
     """Run the cells asked for that have no result with these settings; returns the exit code of the command."""
@@ -45,7 +46,7 @@ def main(
             f"there are no results of preset {preset!r} in {str(output)!r}; expected files as the command without "
             "--report-only writes them: run it first, or name the folder by --output."
         )
-    n_failed = 0 if is_report_only else run_cells(output, asked, group, n_processes)
+    n_failed = 0 if is_report_only else run_cells(output, asked, group, n_processes, backend)
     page, results = write_outputs(output, preset), read_results(output, preset)
     print(overview_table(results).to_string(index=False))
     n_missing = len(missing_cells(results))
@@ -53,22 +54,24 @@ def main(
     return 1 if n_failed else 0
 
 
-def run_cells(output: Path, asked: list[Cell], group: int | None = None, n_processes: int = 1) -> int:
+def run_cells(
+    output: Path, asked: list[Cell], group: int | None = None, n_processes: int = 1, backend: str | None = None
+) -> int:
     """Train and score the cells that are not finished, one file each; returns how many failed."""
     loaded = {name: load(name) for name in dict.fromkeys(cell.data for cell in asked)}
     pending = [cell for cell in asked if not is_finished(output, cell, cell.settings(*loaded[cell.data].X.shape))]
     # Who asks for the device takes most of its memory, so with processes of their own this one does not ask.
-    overhead = STEP_OVERHEAD if n_processes > 1 or on_accelerator() else 0
+    overhead = STEP_OVERHEAD if backend is not None or n_processes > 1 or on_accelerator() else 0
     work = {cell: cell.work(*loaded[cell.data].X.shape, overhead=overhead) for cell in pending}
     progress = SuiteProgress(work)
     if len(pending) < len(asked):
         progress.say(f"{len(asked) - len(pending)} of {len(asked)} cells are done already.")
     n_failed = 0
     try:
-        if n_processes == 1:
+        if n_processes == 1 and backend is None:
             results = _one_by_one(pending, loaded, group, progress)
         else:
-            results = _side_by_side(work, group, progress, n_processes)
+            results = _side_by_side(work, group, progress, n_processes, backend)
         for cell, result in results:
             if isinstance(result, str):
                 n_failed += 1
@@ -100,11 +103,16 @@ def _result_or_error(cell: Cell, data: Dataset, group: int | None, callbacks: ob
 
 
 def _side_by_side(
-    work: Mapping[Cell, float], group: int | None, progress: SuiteProgress, n_processes: int
+    work: Mapping[Cell, float], group: int | None, progress: SuiteProgress, n_processes: int, backend: str | None
 ) -> Iterator[tuple[Cell, dict[str, Any] | str]]:
     """The same by several processes, in the order in which they end; the longest start first, so that all end alike."""
     longest_first, typed = sorted(work, key=work.__getitem__, reverse=True), command()
-    for cell, result in side_by_side(pool, n_processes, longest_first, _run_alone, lambda cell: (cell, group, typed)):
+    what = (longest_first, _run_alone, lambda cell: (cell, group, typed))
+    if backend is None:
+        results = side_by_side(pool, n_processes, *what)
+    else:  # one process is the default, and means as many as there are
+        results = on_backend(backend, {"n_jobs": n_processes if n_processes > 1 else -1}, *what)
+    for cell, result in results:
         progress.begin(cell)
         yield cell, lost_process_text(result, ", or --group") if isinstance(result, BaseException) else result
 

@@ -278,6 +278,8 @@ BAD_OPTIONS = {
     "n_members": [0, -1, 1.5, "two"],
     "calibrate": ["always", True, 1],
     "checkpoint_dir": [3, "", ["a"]],
+    "backend": ["locky", 3],
+    "backend_params": [3, [("n_jobs", 2)]],
 }
 
 

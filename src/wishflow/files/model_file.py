@@ -50,7 +50,7 @@ def write_model(path: str | os.PathLike[str], header: Mapping[str, Any], arrays:
         "format": FORMAT_NAME,
         "format_version": str(FORMAT_VERSION),
         "header": text,
-        "sha256": _checksum(text, arrays),
+        "sha256": checksum(text, arrays),
     }
     write_bytes_atomic(path, safetensors.numpy.save(arrays, metadata))
 
@@ -65,7 +65,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     metadata, arrays = _read_safetensors(path)
     _check_format(path, metadata)
     text = metadata.get("header", "")
-    if metadata.get("sha256") != _checksum(text, arrays):
+    if metadata.get("sha256") != checksum(text, arrays):
         raise ModelFileError(
             f"the checksum of {str(path)!r} does not match its content: the file was changed after it was saved; "
             "copy it again from its source or save the model again."
@@ -129,7 +129,7 @@ def _version(package: str) -> str:
         return "unknown"
 
 
-def _checksum(text: str, arrays: Mapping[str, np.ndarray]) -> str:
+def checksum(text: str, arrays: Mapping[str, np.ndarray]) -> str:
     """SHA-256 over the header text, then name, type, shape and bytes of each array in order of the names."""
     digest = hashlib.sha256(json.dumps(text).encode())
     for name in sorted(arrays):

@@ -88,6 +88,11 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
         Folder for checkpoints of training, so that the same fit goes on where it was killed. Ctrl-C then ends training
         at the next chunk of steps, with `status_` "interrupted" (docs/reliability.md). `wf.Checkpointing` also says how
         often a state is written and how many are kept.
+    backend : {None, "loky", "ray", "dask", "slurm"}, default=None
+        Where members are trained, one by one: in this process, or as in `wishflow.fit_many`. On a backend they have
+        neither callbacks nor checkpoints.
+    backend_params : dict, optional
+        Options of the backend.
 
     Attributes
     ----------
@@ -170,6 +175,8 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
         validation_fraction=None,
         drift_posterior="point",
         checkpoint_dir=None,
+        backend=None,
+        backend_params=None,
     ):
         self.diffusion = diffusion
         self.rank = rank
@@ -196,6 +203,8 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
         self.validation_fraction = validation_fraction
         self.drift_posterior = drift_posterior
         self.checkpoint_dir = checkpoint_dir
+        self.backend = backend
+        self.backend_params = backend_params
 
     def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
         return flow_training(self, presets.CLASS_PRESETS, n_rows, n_inputs)

@@ -22,6 +22,7 @@ from ..numerics.devices import computing
 from ..numerics.meshes import data_mesh, is_first_process
 from ..numerics.scaling import Scaler, random_directions, with_directions
 from ..specs import checks
+from ..training.backends import Workers
 from ..training.checkpoints import checkpoints_of, interruptible, told, watched
 from ..training.journal import Trained
 from ..training.loop import HELD_OUT
@@ -55,6 +56,8 @@ class ModelEstimator(BaseEstimator, abc.ABC):
     calibrate: Any = "auto"
     n_members: Any = 1
     checkpoint_dir: Any = None
+    backend: Any = None
+    backend_params: Any = None
 
     # --- what a subclass fills in ---
 
@@ -78,6 +81,7 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         An error leaves the estimator exactly as it was, and so does Ctrl-C without `checkpoint_dir`.
         """
         n_members = checks.positive_int("n_members", self.n_members)
+        workers = Workers.of(self.backend, self.backend_params)
         problem = placed(problem, data_mesh(devices))
         checkpoints = checkpoints_of(self.checkpoint_dir, type(self).__name__, problem, n_members)
         # Of several processes the first one talks, and decides for all.
@@ -86,7 +90,7 @@ class ModelEstimator(BaseEstimator, abc.ABC):
             if n_members == 1:
                 fitted._accept(train([problem], callbacks)[0])
             else:
-                fitted._accept_members(train_members([problem], n_members, callbacks)[0])
+                fitted._accept_members(train_members([problem], n_members, callbacks, workers)[0])
         fitted.status_ = told(fitted.status_, checkpoints)
         self.__dict__ = fitted.__dict__
         return self

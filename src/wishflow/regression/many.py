@@ -1,4 +1,4 @@
-"""`fit_many`: train many estimators of equal shape at once."""
+"""Train many regressors or classifiers of equal shape at once."""
 
 from __future__ import annotations
 
@@ -19,52 +19,14 @@ from .members import train_members
 from .training import Problem, train
 
 
-def fit_many(
+def fit_together(
     estimators: Sequence[ModelEstimator], data: Sequence[tuple[Any, Any]], callbacks: Any = None
 ) -> list[ModelEstimator]:
-    """Fit many estimators of equal shape at once.
+    """Fit regressors or classifiers of equal shape at once: in one program on an accelerator (`wishflow.fit_many`).
 
-    On an accelerator all of them are trained in one program under `vmap`: 20 splits of a data set cost little more than
-    one. On the CPU they are trained one after another. Members (`n_members`) are trained in the same way.
-
-    Parameters
-    ----------
-    estimators : sequence of ModelEstimator
-        The estimators. They must have the same options, and as many members.
-    data : sequence of tuple
-        One pair (X, y) for each estimator, all with the same number of columns.
-    callbacks : Callback or list of Callback, optional
-        Callbacks of training. Those of the estimators are not used.
-
-    Returns
-    -------
-    list of ModelEstimator
-        The same estimators, fitted. An error in one fit leaves all of them as they were.
-
-    Raises
-    ------
-    DataError
-        If there are not as many data sets as estimators, or the models differ in shape.
-
-    Notes
-    -----
-    Where estimators are trained together, the preset's rule is asked for the number of rows of the first data set:
-    folds may differ by a row.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import wishflow as wf
-    >>> X = np.linspace(-2.0, 2.0, 40)[:, None]
-    >>> models = [wf.SparseGPRegressor(n_inducing=5, max_iter=20) for _ in range(2)]
-    >>> fitted = wf.fit_many(models, [(X, np.sin(X[:, 0])), (X, np.cos(X[:, 0]))])
-    >>> [model.predict(X).shape for model in fitted]
-    [(40,), (40,)]
+    Where they are trained together, the preset's rule is asked for the number of rows of the first data set: folds may
+    differ by a row. An error in one fit leaves all of them as they were.
     """
-    if len(estimators) != len(data):
-        raise DataError(f"{len(estimators)} estimators and {len(data)} data sets were given; pass one (X, y) for each.")
-    if not estimators:
-        return []
     n_members = _n_members(estimators)
     # Those that are trained together have one rule, that of the first: folds may differ by a row.
     n_rows = len(data[0][0]) if platform.trains_together(len(data)) else None

@@ -20,6 +20,7 @@ from ..callbacks import CallbackList
 from ..errors import DataError
 from ..numerics.mixtures import mixture_weights
 from ..numerics.padding import size_class
+from ..training.backends import Workers
 from ..training.checkpoints import checkpoints_among, watched
 from ..training.journal import Trained
 from .calibration import MOST_PATHS, MOST_ROWS, Calibration, HonestRows, Recalibrated, recalibrated
@@ -32,6 +33,7 @@ from .training import Problem, gp_for, is_calibrated, train
 FLOW, ODE, GP = "flow", "flow without noise", "sparse GP"
 N_NEIGHBOURS = 5
 MOST_NEW_ROWS = 500
+HERE = Workers()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,22 +58,33 @@ def folds_of(n_rows: int, n_members: int, seed: int) -> Int[np.ndarray, " N"]:
     return np.random.default_rng(np.random.SeedSequence([seed, n_rows, n_members])).permutation(n_rows) % n_members
 
 
-def train_members(problems: Sequence[Problem], n_members: int, callbacks: Any = None) -> list[Members]:
+def train_members(
+    problems: Sequence[Problem], n_members: int, callbacks: Any = None, workers: Workers = HERE
+) -> list[Members]:
     """For each problem, fit K members of each candidate, weigh the candidates and recalibrate their mixture.
 
-    On an accelerator all members of a candidate, of all problems, are trained in one program.
+    On an accelerator all members of a candidate, of all problems, are trained in one program. Workers of a backend
+    train one member at a time.
     """
     folds = [folds_of(len(p.X), n_members, p.seed) for p in problems]
     parts = _parts(problems, folds, n_members)
     trained: list[dict[str, list[Trained]]] = [{} for _ in problems]
-    for name, candidate in _candidates(problems[0]).items():
-        found = train([candidate(part) for part in parts], callbacks)
+    candidates = {name: [make(part) for part in parts] for name, make in _candidates(problems[0]).items()}
+    calls = [] if workers.are_here else [(one,) for members in candidates.values() for one in members]
+    elsewhere = workers.map(_trained_alone, calls)
+    for k, (name, members) in enumerate(candidates.items()):
+        found = train(members, callbacks) if workers.are_here else elsewhere[k * len(parts) : (k + 1) * len(parts)]
         for i, of_problem in enumerate(trained):
             of_problem[name] = found[i * n_members : (i + 1) * n_members]
         # The first candidate is the one that is watched; all have checkpoints.
         kept = checkpoints_among(CallbackList(callbacks))
         callbacks = watched([], kept)
     return [_mixed(p, found, f) for p, found, f in zip(problems, trained, folds, strict=True)]
+
+
+def _trained_alone(problem: Problem) -> Trained:
+    """In a worker."""
+    return train([problem])[0]
 
 
 def _candidates(problem: Problem) -> dict[str, Callable[[Problem], Problem]]:

@@ -728,6 +728,11 @@ class SparseGPRegressor(ModelRegressor):
         at the next chunk of steps, with `status_` "interrupted" (docs/reliability.md). `wf.Checkpointing` also says how
         often a state is written and how many are kept.
         Fits by L-BFGS, the rule with Gaussian noise, write nothing and start anew.
+    backend : {None, "loky", "ray", "dask", "slurm"}, default=None
+        Where members are trained, one by one: in this process, or as in `wishflow.fit_many`. On a backend they have
+        neither callbacks nor checkpoints.
+    backend_params : dict, optional
+        Options of the backend.
 
     Attributes
     ----------
@@ -810,6 +815,8 @@ class SparseGPRegressor(ModelRegressor):
         n_members=1,
         calibrate="auto",
         checkpoint_dir=None,
+        backend=None,
+        backend_params=None,
     ):
         self.n_inducing = n_inducing
         self.kernel = kernel
@@ -825,6 +832,8 @@ class SparseGPRegressor(ModelRegressor):
         self.n_members = n_members
         self.calibrate = calibrate
         self.checkpoint_dir = checkpoint_dir
+        self.backend = backend
+        self.backend_params = backend_params
 
     def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
         """There is only the phase of the output GP here, so `max_iter` and `learning_rate` are those of that phase."""
@@ -928,6 +937,11 @@ class FlowRegressor(Validated, ModelRegressor):
         Folder for checkpoints of training, so that the same fit goes on where it was killed. Ctrl-C then ends training
         at the next chunk of steps, with `status_` "interrupted" (docs/reliability.md). `wf.Checkpointing` also says how
         often a state is written and how many are kept.
+    backend : {None, "loky", "ray", "dask", "slurm"}, default=None
+        Where members are trained, one by one: in this process, or as in `wishflow.fit_many`. On a backend they have
+        neither callbacks nor checkpoints.
+    backend_params : dict, optional
+        Options of the backend.
 
     Attributes
     ----------
@@ -1045,6 +1059,8 @@ class FlowRegressor(Validated, ModelRegressor):
         calibrate="auto",
         drift_posterior="point",
         checkpoint_dir=None,
+        backend=None,
+        backend_params=None,
     ):
         self.diffusion = diffusion
         self.rank = rank
@@ -1073,6 +1089,8 @@ class FlowRegressor(Validated, ModelRegressor):
         self.calibrate = calibrate
         self.drift_posterior = drift_posterior
         self.checkpoint_dir = checkpoint_dir
+        self.backend = backend
+        self.backend_params = backend_params
 
     def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
         return flow_training(self, PRESETS, n_rows, n_inputs)

@@ -1,7 +1,7 @@
 """Model files of estimators: specs and plain options in the header, arrays beside it; loading runs no code of the file.
 
-Classes come from the table in `wishflow.loading` (or from `custom`) and specs from their registry, never by a name that
-is looked up elsewhere.
+Classes come from the table in `wishflow.estimators` (or from `custom`) and specs from their registry, never by a name
+that is looked up elsewhere.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from . import flow, sparse_gp
 from .calibration import Calibration
 from .specs import FlowSpec, SparseGPSpec
 
-NOT_STORED = ("callbacks", "checkpoint_dir")
+NOT_STORED = ("callbacks", "checkpoint_dir", "backend", "backend_params")
 OUT_OF_FOLD = ("oof_log_prob_", "oof_predictions_")
 PLAIN_ATTRIBUTES = ("n_features_in_", "n_iter_", "seed_", "status_", "is_multi_output_")
 

@@ -8,6 +8,7 @@ import functools
 import numbers
 import time
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from .. import metrics
 from ..callbacks import CallbackList, ChunkEvent, ProgressBar
 from ..errors import OptionError
 from ..specs import checks
+from ..training.backends import Workers
 from .data.frames import ONLY, read
 from .data.horizons import steps_of
 from .data.times import TimeAxis
@@ -37,6 +39,8 @@ def backtest(
     coverage: float = 0.8,
     n_densities: int | None = None,
     verbose: int = 0,
+    backend: str | None = None,
+    backend_params: Mapping[str, Any] | None = None,
 ) -> xr.Dataset:
     """Score forecasts from many origins against the rows that were observed.
 
@@ -65,6 +69,10 @@ def backtest(
         Log densities, which cost most, are computed for this number of horizons, the first ones. By default for all.
     verbose : int, default=0
         0 is silent, 1 shows how many origins are done, and the time left.
+    backend : {None, "loky", "ray", "dask", "slurm"}, default=None
+        Where the series of a panel are forecast and scored, each by itself: see `wishflow.fit_many`.
+    backend_params : dict, optional
+        Options of the backend.
 
     Returns
     -------
@@ -108,7 +116,7 @@ def backtest(
     {'origin': 3, 'horizon': 2, 'variable': 2}
     >>> by_horizon = scores["crps"].mean(("origin", "variable"))
     """
-    panel = read(y, "y")
+    panel, workers = read(y, "y"), Workers.of(backend, backend_params)
     frames = {key: pd.DataFrame(t.values, t.index, panel.columns) for key, t in panel.tables.items()}
     start = _first_stamp(frames, initial)
     first = {key: int(frame.index.searchsorted(start)) for key, frame in frames.items()}
@@ -128,12 +136,13 @@ def backtest(
     options = (axis, fh, step, n_draws, coverage, n_densities, checks.verbosity(verbose))
     if not panel.is_panel:
         return _rolled(_Rolling(rolling, ONLY, X), frames[ONLY], first[ONLY], *options)
-    found = {}
+    calls = {}
     for key, frame in frames.items():
         # The past of a series that begins later is its first row.
         origin = max(first[key], 1)
         if origin + max(_steps(axis, fh, frame.index[origin - 1])) <= len(frame):
-            found[key] = _rolled(_Rolling(_alone(rolling, key), key, X), frame, origin, *options)
+            calls[key] = (_Rolling(_alone(rolling, key), key, X), frame, origin, *options)
+    found = dict(zip(calls, workers.map(_rolled, list(calls.values())), strict=True))
     if not found:
         raise OptionError(f"no series has an origin from {start} on that leaves rows to score; lower initial or fh.")
     keys = np.empty(len(found), object)

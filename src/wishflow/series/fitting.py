@@ -12,6 +12,8 @@ import numpy as np
 from ..callbacks import CallbackList
 from ..inducing.points import inducing_points
 from ..numerics.devices import computing, on_device
+from ..training.backends import Workers
+from ..training.journal import Trained
 from ..training.loop import STOPPED
 from ..training.specs import TrainingSpec
 from .data.units import Tail, Units
@@ -20,10 +22,12 @@ from .layout import Layout
 from .members import plans_of
 from .specs import DynamicsSpec, chosen_lags
 from .starts import latent_start, latent_states, start_of
-from .training import SeriesProblem, train_member
+from .training import SeriesProblem, train_member, train_series
 from .validated import Validated, ValidatedProblem, is_possible, train_validated
 from .ways import compared
 from .windows import Series, all_ticks, imputed, scored_items, whole_gaps
+
+HERE = Workers()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +54,9 @@ class _Prepared:
     n_items: int
 
 
-def train(tasks: Sequence[FitTask], calibrates: bool, callbacks: Callable[[int], list]) -> tuple[FitTask, Validated]:
+def train(
+    tasks: Sequence[FitTask], calibrates: bool, callbacks: Callable[[int], list], workers: Workers = HERE
+) -> tuple[FitTask, Validated]:
     """The trained members of the first task, or of the second, where held-back rows prefer it clearly.
 
     Only tasks with rolled validation are compared: on the same rows, in the same units, each by what it keeps.
@@ -58,12 +64,12 @@ def train(tasks: Sequence[FitTask], calibrates: bool, callbacks: Callable[[int],
     """
     prepared = [_prepared(task, calibrates) for task in tasks]
     with computing(), CallbackList(callbacks(prepared[0].n_items)) as calls:
-        found = _trained(prepared[0], calls)
+        found = _trained(prepared[0], calls, workers)
         is_ended = any(one.status.startswith(STOPPED) for one in found.members)
         others = [p for p in prepared[1:] if p.validated is not None and prepared[0].validated is not None]
         if is_ended or not others:
             return tasks[0], found
-        other = _trained(others[0], calls)
+        other = _trained(others[0], calls, workers)
     verdict = compared((found, other), [task.settings.way for task in tasks])
     kept = tasks[verdict.which]
     reasons = {**kept.settings.reasons, "options": verdict.why}
@@ -104,9 +110,17 @@ def _prepared(task: FitTask, calibrates: bool) -> _Prepared:
     return _Prepared(task, None, plain, plain[0].n_items)
 
 
-def _trained(prepared: _Prepared, calls: CallbackList) -> Validated:
+def _trained(prepared: _Prepared, calls: CallbackList, workers: Workers) -> Validated:
     if prepared.validated is not None:
-        return train_validated(prepared.validated, calls)
+        return train_validated(prepared.validated, calls, workers)
     n, started = len(prepared.plain), time.perf_counter()
-    found = [train_member(problem, calls, k, n, started) for k, problem in enumerate(prepared.plain)]
+    if workers.are_here:
+        found = [train_member(problem, calls, k, n, started) for k, problem in enumerate(prepared.plain)]
+    else:
+        found = workers.map(_trained_alone, [(problem,) for problem in prepared.plain])
     return Validated(tuple(found), np.full(n, 1.0 / n), None, None)
+
+
+def _trained_alone(problem: SeriesProblem) -> Trained:
+    """In a worker."""
+    return train_series(problem)

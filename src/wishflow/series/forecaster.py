@@ -19,6 +19,7 @@ from ..callbacks import make_callbacks
 from ..errors import OptionError, unknown_option
 from ..kernels.specs import KERNELS, KernelSpec
 from ..specs import checks
+from ..training.backends import Workers
 from ..training.checkpoints import Checkpoints, checkpoints_of, interruptible, told, watched
 from ..training.options import TrainingOptions, preset_spec, with_options
 from ..training.specs import TrainingSpec
@@ -151,6 +152,11 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         Folder for checkpoints of training, so that the same fit goes on where it was killed. Ctrl-C then ends training
         at the next chunk of steps, with `status_` "interrupted" (docs/reliability.md). `wf.Checkpointing` also says how
         often a state is written and how many are kept.
+    backend : {None, "loky", "ray", "dask", "slurm"}, default=None
+        Where members are trained, one by one: in this process, or as in `wishflow.fit_many`. On a backend they have
+        neither callbacks nor checkpoints.
+    backend_params : dict, optional
+        Options of the backend.
 
     Attributes
     ----------
@@ -349,6 +355,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         reservoir_size=updating.RESERVOIR,
         panel_effects=False,
         checkpoint_dir=None,
+        backend=None,
+        backend_params=None,
     ):
         self.drift = drift
         self.diffusion = diffusion
@@ -384,6 +392,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         self.reservoir_size = reservoir_size
         self.panel_effects = panel_effects
         self.checkpoint_dir = checkpoint_dir
+        self.backend = backend
+        self.backend_params = backend_params
 
     # --- fitting ---
 
@@ -434,6 +444,7 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         covariates = read_covariates(X)
         fraction = checks.fraction("validation_fraction", self.validation_fraction)
         n_members = checks.positive_int("n_members", self.n_members)
+        workers = Workers.of(self.backend, self.backend_params)
         size = checks.whole_number("reservoir_size", self.reservoir_size, 0, updating.MOST_RESERVOIR)
         plain = defaults.plain_settings(self.get_params(deep=False), "validation_fraction=0: no rows to choose by")
         ways: tuple[defaults.Settings, ...] = (plain,)
@@ -461,7 +472,7 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         kept = checkpoints_of(self.checkpoint_dir, type(self).__name__, tasks, calibrates)
         with interruptible(kept):
             callbacks = lambda n_items: watched(make_callbacks(self, n_items, n_steps), kept)  # noqa: E731
-            task, found = train(tasks, calibrates, callbacks)
+            task, found = train(tasks, calibrates, callbacks, workers)
         self._take(task)
         self._accept(found, n_members, kept)
         self.monitor_: DriftMonitor | None = DriftMonitor.of(found.held_scores)

@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from ..numerics.devices import compiled, random_key
 from ..numerics.linalg import low_rank_log_density
+from ..training.stacks import stacked
 from ..training.validation import AbstractHeldBack
 from . import linear_gaussian as linear
 from .autoregressive import DynamicsModel
@@ -116,6 +117,13 @@ def _log_densities(model: DynamicsModel, batch: TransitionBatch, key: PRNGKeyArr
 
 
 @compiled
+def _log_densities_of_many(models: PyTree, batches: PyTree, keys: PRNGKeyArray, n: int) -> Float[Array, "K N"]:
+    """The same for stacked models, on an accelerator."""
+    one = _log_densities.__wrapped__  # type: ignore[attr-defined]
+    return jax.vmap(lambda model, batch, key: one(model, batch, key, n))(models, batches, keys)
+
+
+@compiled
 def _terms(
     model: DynamicsModel, batch: TransitionBatch, key: PRNGKeyArray, n: int
 ) -> tuple[Float[Array, "S N"], Float[Array, "S N"]]:
@@ -155,3 +163,23 @@ class HeldBackSteps(AbstractHeldBack):
 
     def log_densities(self, models: PyTree) -> tuple[Float[np.ndarray, " _rows"], ...]:
         return (np.asarray(_log_densities(models, self.batch, random_key(self.seed), N_HELD_DRAWS))[: self.n_rows],)
+
+    @property
+    def shape(self) -> Any:
+        return [leaf.shape for leaf in jax.tree.leaves(self.batch)]
+
+    def joined(self, others: Sequence[HeldBackSteps]) -> AbstractHeldBack:
+        return HeldBackOfMany((self, *others), stacked([one.batch for one in (self, *others)]))
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldBackOfMany(AbstractHeldBack):
+    """Steps of several models, which one program scores."""
+
+    parts: tuple[HeldBackSteps, ...]
+    batch: TransitionBatch
+
+    def log_densities(self, models: PyTree) -> tuple[Float[np.ndarray, " _rows"], ...]:
+        keys = jnp.stack([random_key(one.seed) for one in self.parts])
+        found = np.asarray(_log_densities_of_many(models, self.batch, keys, N_HELD_DRAWS))
+        return tuple(values[: one.n_rows] for values, one in zip(found, self.parts, strict=True))

@@ -47,7 +47,7 @@ from .models import model_builder
 from .recalibration import HorizonScales
 from .specs import DynamicsSpec, chosen_lags
 
-NOT_STORED = ("callbacks", "checkpoint_dir")
+NOT_STORED = ("callbacks", "checkpoint_dir", "backend", "backend_params")
 ATTRIBUTES = ("seed_", "n_iter_", "status_")
 # Arrays that are numbers everywhere, and those that parts of models are made of.
 FINITE = ("y_scaler.", "x_scaler.", "effect.", "calibration.", "drift.")

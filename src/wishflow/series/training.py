@@ -12,8 +12,9 @@ from ..callbacks import CallbackList
 from ..numerics.devices import random_key
 from ..training.journal import Journal, Trained
 from ..training.loop import StochasticPhase
-from ..training.phases import Items, Schedule, Stretch, run_phases, unchanged
+from ..training.phases import Items, Schedule, Stretch, unchanged
 from ..training.specs import TrainingSpec
+from ..training.together import run_phase
 from ..training.validation import AbstractHeldBack
 from .autoregressive import Start
 from .batches import series_batch
@@ -66,7 +67,7 @@ def train_member(
 ) -> Trained:
     """Train model k of several that share callbacks; their seconds count from `started` on."""
     journal = Journal(calls, (k,), n_members, started)
-    outcome = run_phases([phase_of(problem)], start_of(problem), journal)
+    outcome = run_phase(phase_of(problem), start_of(problem), journal)
     return journal.trained(outcome.models, outcome.status, [problem.spec])[0]
 
 

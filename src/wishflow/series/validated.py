@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -27,10 +26,12 @@ from ..numerics.devices import on_device, random_key
 from ..numerics.mixtures import draws_of_each, mixture_weights
 from ..numerics.parameters import Positive
 from ..numerics.scaling import Scaler
+from ..training.backends import Workers
 from ..training.journal import Journal, Trained
 from ..training.loop import DIVERGED, STOPPED
-from ..training.phases import Items, Stretch, run_phases
+from ..training.phases import Items, Stretch
 from ..training.specs import TrainingSpec
+from ..training.together import run_phase
 from ..wishart.specs import ConstantDiffusion
 from . import linear_gaussian as linear
 from .autoregressive import DynamicsModel, Start, build
@@ -62,6 +63,7 @@ LEAD = 1.0
 PRIOR_ROWS = 20.0
 # Held-back steps that later rows are compared with, the latest ones.
 MOST_REFERENCE = 2000
+HERE = Workers()
 
 
 # --- candidates --------------------------------------------------------------------------------------
@@ -234,14 +236,17 @@ class _Outcome:
     state: DynamicsModel | None
 
 
-def train_validated(problems: Sequence[ValidatedProblem], calls: CallbackList) -> Validated:
+def train_validated(problems: Sequence[ValidatedProblem], calls: CallbackList, workers: Workers = HERE) -> Validated:
     """Train the members, which differ by spec, seed and inducing points alone; weigh them, recalibrate their mixture.
 
     Members without weight are left out.
     """
     first, shared = problems[0], _Shared.of(problems[0])
-    journal = functools.partial(Journal, calls, n_models=len(problems), started=time.perf_counter())
-    found = [_trained_member(p, shared, functools.partial(journal, (k,))) for k, p in enumerate(problems)]
+    if workers.are_here:
+        journal = functools.partial(Journal, calls, n_models=len(problems), started=time.perf_counter())
+        found = [_trained_member(p, shared, functools.partial(journal, (k,))) for k, p in enumerate(problems)]
+    else:
+        found = workers.map(_trained_alone, [(p, shared) for p in problems])
     states = [_state_with(one.state, p, shared.before) for one, p in zip(found, problems, strict=True)]
     held = _held_densities(states, shared, first.seed) if len(found) > 1 else np.zeros((1, 0))
     weights = mixture_weights(held, PRIOR_ROWS)
@@ -261,6 +266,11 @@ def train_validated(problems: Sequence[ValidatedProblem], calls: CallbackList) -
 def _mean_trial(trials: Sequence[Trial], weights: Float[np.ndarray, " K"]) -> Trial:
     crps = np.tensordot(weights, np.stack([trial.crps for trial in trials]), axes=1)
     return dataclasses.replace(trials[0], crps=crps)
+
+
+def _trained_alone(problem: ValidatedProblem, shared: _Shared) -> _Outcome:
+    """In a worker."""
+    return _trained_member(problem, shared, functools.partial(Journal, CallbackList()))
 
 
 def _trained_member(problem: ValidatedProblem, shared: _Shared, journal: Callable[[], Journal]) -> _Outcome:
@@ -430,7 +440,7 @@ class _Training:
         held = HeldBackSteps.of(self.shared.transitions, at, self.problem.seed) if len(at) > 1 else None
         journal = self.journal()
         phase = phase_of(problem, self.items(False), held_back=held)
-        outcome = run_phases([phase], start_of(problem), journal)
+        outcome = run_phase(phase, start_of(problem), journal)
         trained = journal.trained(outcome.models, outcome.status, [self.problem.spec])[0]
         step = np.array([self.problem.training.max_iter]) if outcome.best is None else outcome.best.step
         return trained, outcome.models, step
@@ -451,11 +461,8 @@ class _Training:
         if first.status != STOPPED and step[0] < n_iter:
             journal = self.journal()
             phase = phase_of(problem, self.items(True), "all rows", rest=Stretch.after(step, n_iter))
-            with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore", RuntimeWarning
-                )  # steps that diverge are not taken, and the status says so
-                outcome = run_phases([phase], model, journal)
+            # Steps that diverge are not taken, and the status says so.
+            outcome = run_phase(phase, model, journal, is_quiet=True)
             last = journal.trained(outcome.models, outcome.status, [self.problem.spec])[0]
         status = f"{first.status}; {why}"
         if last is not None and not last.status.startswith(DIVERGED):

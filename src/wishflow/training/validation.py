@@ -7,6 +7,8 @@ choice between a flow and the sparse GP alone, are decided by the log density of
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import numpy as np
@@ -39,6 +41,15 @@ class AbstractHeldBack(abc.ABC):
     @abc.abstractmethod
     def log_densities(self, models: PyTree) -> tuple[Float[np.ndarray, " _rows"], ...]:
         """The log predictive density of each row, for each model."""
+
+    @property
+    def shape(self) -> Any:
+        """What is equal for rows that can be joined."""
+        return None
+
+    def joined(self, others: Sequence[Any]) -> AbstractHeldBack:
+        """The rows of several models, which are stacked."""
+        raise NotImplementedError
 
 
 # The models, the log densities of held-back rows by each of them, and the step.

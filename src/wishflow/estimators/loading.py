@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from . import specs
-from .errors import ModelFileError, OptionError
-from .files.model_file import read_model
-from .numerics.devices import computing
-from .regression.classifier import FlowClassifier
-from .regression.regressors import FlowRegressor, SparseGPRegressor
-from .regression.storage import check_file, restore
-from .series.forecaster import WishartForecaster
-from .series.storage import rebuilt as rebuilt_forecaster
+from .. import specs
+from ..errors import ModelFileError, OptionError
+from ..files.model_file import read_model
+from ..numerics.devices import computing
+from ..regression.classifier import FlowClassifier
+from ..regression.regressors import FlowRegressor, SparseGPRegressor
+from ..regression.storage import check_file, restore
+from ..series.forecaster import WishartForecaster
+from ..series.storage import rebuilt as rebuilt_forecaster
 
 CLASSES = (SparseGPRegressor, FlowRegressor, FlowClassifier, WishartForecaster)
 # What parts raise that are built from values which do not fit each other.

@@ -1,0 +1,289 @@
+"""`fit_many`: many fits, together in one program, in processes of this machine, or on a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..callbacks import CallbackList, ChunkEvent, ProgressBar
+from ..errors import DataError, JobError, OptionError
+from ..files.jobs import JobFolder, work
+from ..numerics import platform
+from ..regression.many import fit_together as fit_rows_together
+from ..series.forecaster import WishartForecaster
+from ..series.many import fit_together as fit_series_together
+from ..specs import checks
+from ..training.backends import checked_backend, completed, retries_of
+from .described import from_json, to_json
+from .loading import load
+
+# What workers call, by name: only then is JAX imported there.
+FUNCTION = f"{__name__}:fit_jobs"
+# Failed jobs that a message names.
+MOST_NAMED = 5
+
+
+def fit_many(
+    estimators: Sequence[Any],
+    data: Sequence[Any],
+    callbacks: Any = None,
+    backend: str | None = None,
+    backend_params: Mapping[str, Any] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    verbose: int = 0,
+) -> list[Any]:
+    """Fit many estimators: together in one program, in processes of this machine, or on a cluster.
+
+    Without a backend, those of equal shape are trained in one program on an accelerator under `vmap`: 20 splits of a
+    data set cost little more than one. On the CPU they are trained one after another. Members (`n_members`) are trained
+    in the same way.
+
+    With a backend or a folder each fit is a job: a JSON file with the options, a file with the data, and one model file
+    as its result. A call that is made again goes on with the jobs that have no result.
+
+    Parameters
+    ----------
+    estimators : sequence of estimator
+        Regressors, classifiers and forecasters. Without a backend and a folder, regressors and classifiers must have
+        the same options, and as many members.
+    data : sequence
+        What to fit each of them to: a pair (X, y); for a forecaster y, or a tuple (y, X) or (y, X, fh).
+    callbacks : Callback or list of Callback, optional
+        Callbacks of training. Those of the estimators are not used. With a backend or a folder they get events of the
+        phase "jobs", with the number of jobs that are done.
+    backend : {None, "loky", "ray", "dask", "slurm"}, default=None
+        Where the fits run: in this process, in processes of this machine, on a Ray or Dask cluster, or as jobs of SLURM
+        (by submitit).
+    backend_params : dict, optional
+        Options of the backend. See Notes.
+    folder : str or path, optional
+        Where jobs and results are kept; all workers must see it. By default a temporary folder, which is removed at the
+        end. "slurm" needs one.
+    verbose : int, default=0
+        1 shows how many jobs are done, and the time left.
+
+    Returns
+    -------
+    list of estimator
+        The same estimators, fitted.
+
+    Raises
+    ------
+    DataError
+        If there are not as many data sets as estimators, or models that are trained together differ in shape.
+    OptionError
+        If the backend is not known, or an option of a job cannot be written as JSON (callables and other objects).
+    JobError
+        If jobs have failed at every attempt. It names them with their errors (`failed`). The others are fitted.
+
+    Notes
+    -----
+    Errors: without a backend and a folder, an error in one fit leaves all estimators as they were.
+
+    Trained together: the preset's rule is asked for the number of rows of the first data set. Folds may differ by a
+    row.
+
+    `backend_params` of all backends: `n_jobs`, the number of workers (−1, the default: all); `retries` (2), how often a
+    failed job, or one whose worker was lost, is tried again; `group` (1), how many jobs of equal shape a worker trains
+    in one program, where it has an accelerator; `memory_fraction`, the part of the memory of an accelerator that a
+    worker may take. By default workers of "loky" share 90 % of it, and tasks of Ray with `num_gpus` below 1 have that
+    part. It is set before a worker imports JAX.
+
+    All others go to the backend: to `joblib`'s loky executor; "ray": `ray_remote_args`, such as {"num_gpus": 0.5}, and
+    options of `ray.init`, which is called where Ray is not connected yet; "dask": `client` or `address`, and options of
+    `Client.get_executor` (without a client, a `LocalCluster` of processes is started); "slurm": options of
+    `submitit.AutoExecutor.update_parameters`, and `cluster` ("local" for a trial without SLURM).
+
+    Results do not depend on the backend. Fits of a group with several jobs differ by rounding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import wishflow as wf
+    >>> X = np.linspace(-2.0, 2.0, 40)[:, None]
+    >>> models = [wf.SparseGPRegressor(n_inducing=5, max_iter=20) for _ in range(2)]
+    >>> fitted = wf.fit_many(models, [(X, np.sin(X[:, 0])), (X, np.cos(X[:, 0]))])
+    >>> [model.predict(X).shape for model in fitted]
+    [(40,), (40,)]
+    >>> fitted = wf.fit_many(models, [(X, np.sin(X[:, 0]))] * 2, backend="loky", folder="fits")  # doctest: +SKIP
+    """
+    if len(estimators) != len(data):
+        raise DataError(f"{len(estimators)} estimators and {len(data)} data sets were given; pass one (X, y) for each.")
+    if backend is not None:
+        checked_backend(backend)
+    checks.verbosity(verbose)
+    given = [part if isinstance(part, tuple) else (part,) for part in data]
+    if not estimators:
+        return []
+    watching = [*CallbackList(callbacks).callbacks, *([ProgressBar()] if verbose else [])]
+    if backend is None and folder is None:
+        _fit_here(estimators, given, watching)
+        return list(estimators)
+    if backend == "slurm" and folder is None:
+        raise OptionError("backend='slurm' given without a folder; expected one that all nodes share: folder='…'.")
+    with tempfile.TemporaryDirectory(prefix="wishflow-jobs-") as temporary:
+        jobs = JobFolder(Path(temporary if folder is None else folder).absolute())
+        _fit_jobs(jobs, estimators, given, backend, dict(backend_params or {}), watching)
+    return list(estimators)
+
+
+def _fit_here(estimators: Sequence[Any], data: list[tuple], callbacks: list) -> None:
+    """In this process; regressors and classifiers as one group, forecasters as another."""
+    for is_series, fit in ((False, fit_rows_together), (True, fit_series_together)):
+        chosen = [i for i, e in enumerate(estimators) if isinstance(e, WishartForecaster) == is_series]
+        if chosen:
+            fit([estimators[i] for i in chosen], [data[i] for i in chosen], callbacks)
+
+
+# --- jobs --------------------------------------------------------------------------------------------
+
+
+def fit_jobs(jobs: JobFolder, names: Sequence[str]) -> None:
+    """In a worker: fit the estimators of jobs, and write them; several are trained together."""
+    read = [jobs.read(name) for name in names]
+    fitted, data = [from_json(spec) for spec, _ in read], [part for _, part in read]
+    if len(fitted) == 1:
+        fitted[0].fit(*data[0])
+    else:
+        _fit_here(fitted, data, [])
+    for name, estimator in zip(names, fitted, strict=True):
+        estimator.save(jobs.result(name))
+
+
+def _fit_jobs(
+    jobs: JobFolder,
+    estimators: Sequence[Any],
+    data: list[tuple],
+    backend: str | None,
+    params: dict[str, Any],
+    callbacks: list,
+) -> None:
+    """Write the jobs, have them done, and take over their results."""
+    described = [to_json(estimator) for estimator in estimators]
+    jobs.create()
+    files: dict[tuple[int, ...], str] = {}  # one file for data that several jobs share
+    names = []
+    for spec, part in zip(described, data, strict=True):
+        own = tuple(map(id, part[:2]))
+        files[own] = files.get(own) or jobs.add_data(part[:2])  # a horizon (y, X, fh) is no part of a fit
+        names.append(jobs.add(spec, files[own]))
+    kinds = {name: _kind(spec, part) for name, spec, part in zip(names, described, data, strict=True)}
+    _do(jobs, kinds, backend, params, callbacks)
+    failed = {}
+    for i, (estimator, name) in enumerate(zip(estimators, names, strict=True)):
+        if jobs.is_done(name):
+            _take_over(estimator, load(jobs.result(name)), data[i])
+        else:
+            failed[i] = _told(jobs.error(name))
+    if failed:
+        raise _failure(failed, len(names), jobs)
+
+
+def _do(jobs: JobFolder, kinds: dict[str, str], backend: str | None, params: dict[str, Any], callbacks: list) -> None:
+    """Have the jobs done, those that fail several times."""
+    waiting = [name for name in kinds if not jobs.is_done(name)]
+    for name in waiting:  # of an earlier run
+        jobs.forget_error(name)
+    with CallbackList(callbacks) as calls:
+        tell = _teller(jobs, list(kinds), calls)
+        for _ in range(1 + retries_of(params)):
+            groups = _groups(waiting, kinds, _group_size(params, backend))
+            tasks = [(str(jobs.path), group, FUNCTION) for group in groups]
+            if backend is None:
+                for task in tasks:
+                    work(*task)
+                    tell()
+            else:
+                _on_backend(jobs, tasks, backend, params, tell)
+            waiting = [name for name in waiting if not jobs.is_done(name) and not _is_final(jobs.error(name))]
+            if not waiting:
+                return
+
+
+def _on_backend(
+    jobs: JobFolder, tasks: list[tuple], backend: str, params: dict[str, Any], tell: Callable[[], None]
+) -> None:
+    if backend == "slurm":
+        params = {"log_folder": jobs.path / "slurm", **params}
+    try:
+        for _ in completed(work, tasks, backend, params, tell):
+            tell()
+    except JobError as error:
+        for i in error.failed:
+            for name in tasks[i][1]:
+                if not jobs.is_done(name):
+                    jobs.fail(name, error)
+
+
+def _group_size(params: dict[str, Any], backend: str | None) -> int | None:
+    """Jobs that one worker trains together; None for all of equal shape."""
+    if params.get("group") is None:
+        return None if backend is None and platform.on_accelerator() else 1
+    return checks.positive_int("group", params["group"])
+
+
+def _groups(names: list[str], kinds: dict[str, str], size: int | None) -> list[list[str]]:
+    """Jobs of one kind, `size` of them at a time."""
+    by_kind: dict[str, list[str]] = {}
+    for name in names:
+        by_kind.setdefault(kinds[name], []).append(name)
+    found = []
+    for alike in by_kind.values():
+        step = len(alike) if size is None else size
+        found += [alike[i : i + step] for i in range(0, len(alike), step)]
+    return found
+
+
+def _kind(spec: dict[str, Any], data: tuple) -> str:
+    """What is equal for jobs that one program may train: all options but the seed, and the numbers of columns."""
+    options = {name: value for name, value in spec["parameters"].items() if name != "random_state"}
+    columns = [np.shape(part)[1:] if hasattr(part, "shape") else None for part in data[:2]]
+    return json.dumps([spec["class"], options, columns], sort_keys=True)
+
+
+def _teller(jobs: JobFolder, names: list[str], calls: CallbackList) -> Callable[[], None]:
+    """A function that tells callbacks how many results there are, whoever has written them."""
+    started, expected, told = time.perf_counter(), {jobs.result(name).name for name in names}, [-1]
+
+    def tell() -> None:
+        n_done = len(expected.intersection(os.listdir(jobs.path / "results")))
+        if n_done != told[0]:
+            told[0] = n_done
+            calls.on_chunk(ChunkEvent("jobs", n_done, len(expected), {}, time.perf_counter() - started))
+
+    calls.on_start("jobs", len(expected))
+    return tell
+
+
+def _take_over(estimator: Any, loaded: Any, data: tuple) -> None:
+    """What was learnt, beside the options of the estimator, which a file may not hold."""
+    options = estimator.get_params(deep=False)
+    learnt = {name: value for name, value in vars(loaded).items() if name not in options}
+    if len(data) > 2:
+        learnt["fh_"] = data[2]
+    estimator.__dict__ = {**options, **learnt}
+
+
+def _is_final(error: dict[str, Any] | None) -> bool:
+    return error is not None and bool(error["is_final"])
+
+
+def _told(error: dict[str, Any] | None) -> str:
+    return "it has neither a result nor an error" if error is None else f"{error['kind']}: {error['message']}"
+
+
+def _failure(failed: dict[int, str], n_jobs: int, jobs: JobFolder) -> JobError:
+    named = [f"{i} ({text})" for i, text in list(failed.items())[:MOST_NAMED]]
+    more = f" and {len(failed) - MOST_NAMED} more" if len(failed) > MOST_NAMED else ""
+    return JobError(
+        f"{len(failed)} of {n_jobs} jobs failed: {'; '.join(named)}{more}. The others are fitted; with folder=… their "
+        f"results are kept, and the same call tries the failed ones again. Tracebacks: {str(jobs.path / 'errors')!r}.",
+        failed,
+    )

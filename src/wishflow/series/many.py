@@ -1,0 +1,41 @@
+"""Fit many forecasters: those of equal shape are trained in one program on an accelerator."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..callbacks import CallbackList
+from ..numerics import platform
+from ..training.together import Fit, fitted_together
+
+
+def fit_together(forecasters: Sequence[Any], data: Sequence[tuple], callbacks: Any = None) -> list[Any]:
+    """Fit forecasters (`wishflow.fit_many`); an error in one fit leaves all of them as they were.
+
+    What is not training, such as the choice of lags and the trials of candidates, is done for one after another.
+    Forecasters with checkpoints are trained one after another too.
+    """
+    watching = list(CallbackList(callbacks).callbacks)
+    has_checkpoints = any(one.checkpoint_dir is not None for one in forecasters)
+    if platform.trains_together(len(forecasters)) and not has_checkpoints:
+        fits = [_fit(one, part) for one, part in zip(forecasters, data, strict=True)]
+        fitted = fitted_together(fits, watching)
+    else:
+        fitted = [_fitted(one, part, watching) for one, part in zip(forecasters, data, strict=True)]
+    for forecaster, one in zip(forecasters, fitted, strict=True):
+        one.callbacks, one.verbose = forecaster.callbacks, forecaster.verbose
+        forecaster.__dict__ = one.__dict__
+    return list(forecasters)
+
+
+def _fit(forecaster: Any, data: tuple) -> Callable[[Fit], Any]:
+    return lambda fit: _fitted(forecaster, data, [fit])
+
+
+def _fitted(forecaster: Any, data: tuple, callbacks: list) -> Any:
+    """A fitted copy."""
+    found = copy.copy(forecaster)
+    found.callbacks, found.verbose = callbacks, 0
+    return found.fit(*data)

@@ -1,0 +1,202 @@
+"""Fits that go their own ways, but train together.
+
+Whenever all of them wait for a phase of training, the phases of equal shape become one, for all models in one program.
+Each fit runs in a thread of its own, and only one of them runs at a time: the next one runs when a fit comes to a phase.
+The phases themselves run in the thread of the caller, so that Ctrl-C ends them.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from ..callbacks import Callback, CallbackList
+from ..numerics.devices import computing
+from .journal import Journal
+from .loop import StochasticPhase
+from .phases import Items, Outcome, Stretch, run_phases, unchanged
+from .stacks import stacked, unstacked
+from .validation import BestState
+
+Request = tuple[StochasticPhase, PyTree, Journal, bool]
+
+
+class Ended(BaseException):
+    """Raised inside fits that will not go on."""
+
+
+class Fit(Callback):
+    """One of several fits, as one of its callbacks: it hands its phases of training over to the caller."""
+
+    def __init__(self, function: Callable[[Fit], Any]) -> None:
+        self.request: Request | None = None
+        self.outcome: Outcome | None = None
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
+        self._is_ended = False
+        self._thread = threading.Thread(target=self._run, args=(function,), daemon=True)
+
+    def resume(self) -> None:
+        """Let the fit run until it comes to a phase of training, or to its end."""
+        if not self._thread.is_alive():
+            self._thread.start()
+        self._go.release()
+        self._back.acquire()
+
+    def end(self) -> None:
+        """End a fit that waits."""
+        if self._thread.is_alive():
+            self._is_ended = True
+            self._go.release()
+            self._thread.join()
+
+    def trained(self, request: Request) -> Outcome:
+        """Inside the fit: hand a phase over, and wait for its outcome."""
+        self.request = request
+        self._back.release()
+        self._go.acquire()
+        if self._is_ended:
+            raise Ended
+        assert self.outcome is not None
+        found, self.outcome = self.outcome, None
+        return found
+
+    def _run(self, function: Callable[[Fit], Any]) -> None:
+        self._go.acquire()
+        try:
+            self.result = function(self)
+        except BaseException as error:
+            self.error = error
+        self._back.release()
+
+
+def run_phase(phase: StochasticPhase, models: PyTree, journal: Journal, is_quiet: bool = False) -> Outcome:
+    """Train the model of one fit through a phase, with those of other fits where there are some; a quiet phase does not
+    warn where training diverges.
+    """
+    fit = next((one for one in journal.calls.callbacks if isinstance(one, Fit)), None)
+    if fit is not None:
+        return fit.trained((phase, models, journal, is_quiet))
+    with warnings.catch_warnings():
+        if is_quiet:
+            warnings.simplefilter("ignore", RuntimeWarning)
+        return run_phases([phase], models, journal)
+
+
+def fitted_together(functions: Sequence[Callable[[Fit], Any]], callbacks: Any = None) -> list[Any]:
+    """What fits return that train together; each function gets a callback that it is to have among those of its fit.
+
+    The first error of a fit is raised, and ends the others.
+    """
+    fits = [Fit(function) for function in functions]
+    try:
+        with computing(), CallbackList(callbacks) as calls:
+            for fit in fits:
+                _resumed(fit)
+            while waiting := [i for i, fit in enumerate(fits) if fit.request is not None]:
+                for alike in _alike(fits, waiting):
+                    _train(fits, alike, calls)
+                for i in waiting:
+                    _resumed(fits[i])
+    finally:
+        for fit in fits:
+            fit.end()
+    return [fit.result for fit in fits]
+
+
+def _resumed(fit: Fit) -> None:
+    fit.request = None
+    fit.resume()
+    if fit.error is not None:
+        raise fit.error
+
+
+def _train(fits: Sequence[Fit], places: list[int], calls: CallbackList) -> None:
+    """Train the models of some fits as one phase; each fit gets its own records and its own outcome."""
+    requests = [request for i in places if (request := fits[i].request) is not None]
+    phases, models, journals, quiet = zip(*requests, strict=True)
+    journal = Journal(calls, places, len(fits), journals[0].started)
+    with warnings.catch_warnings():
+        if all(quiet):
+            warnings.simplefilter("ignore", RuntimeWarning)
+        outcome = run_phases([joined_phase(phases)], stacked(list(models)), journal)
+    for own, records in zip(journals, journal.records, strict=True):
+        own.records[0] += records
+    for i, found in zip(places, parts_of(outcome, len(places)), strict=True):
+        fits[i].outcome = found
+
+
+def joined_phase(phases: Sequence[StochasticPhase]) -> StochasticPhase:
+    """One phase for the models of several phases, which have equal shapes."""
+    first = phases[0]
+    if len(phases) == 1:
+        return first
+    data = stacked([phase.items.data for phase in phases])
+    seeds = tuple(seed for phase in phases for seed in phase.items.seeds)
+    items = Items(data, np.concatenate([phase.items.n_rows for phase in phases]), seeds)
+    held = None if first.held_back is None else first.held_back.joined([p.held_back for p in phases[1:]])
+    rests = [phase.rest for phase in phases if phase.rest is not None]
+    rest = Stretch(*(np.concatenate([getattr(r, n) for r in rests]) for n in ("position", "stride"))) if rests else None
+    return StochasticPhase(
+        first.name,
+        len(phases),
+        unchanged,
+        first.steps,
+        items,
+        first.schedule,
+        held,
+        rest,
+        is_bound=first.is_bound,
+    )
+
+
+def parts_of(outcome: Outcome, n_models: int) -> list[Outcome]:
+    """The outcome of each of several models."""
+    models, best = unstacked(outcome.models, n_models), outcome.best
+    if best is None:
+        return [Outcome(model, (status,)) for model, status in zip(models, outcome.status, strict=True)]
+    chosen, last = unstacked(best.models, n_models), unstacked(best.last[0], n_models)
+    return [
+        Outcome(
+            models[k],
+            (outcome.status[k],),
+            BestState(
+                chosen[k],
+                (best.densities[k],),
+                best.step[k : k + 1],
+                best.stale[k : k + 1],
+                (last[k], (best.last[1][k],), best.last[2]),
+            ),
+        )
+        for k in range(n_models)
+    ]
+
+
+def _alike(fits: Sequence[Fit], waiting: list[int]) -> list[list[int]]:
+    """Fits whose phases have equal shapes, schedules and steps."""
+    groups: list[tuple[Any, list[int]]] = []
+    for i in waiting:
+        request = fits[i].request
+        assert request is not None
+        kind = _kind(*request)
+        alike = next((group for other, group in groups if other == kind), None)
+        if alike is None:
+            groups.append((kind, [i]))
+        else:
+            alike.append(i)
+    return [group for _, group in groups]
+
+
+def _kind(phase: StochasticPhase, models: PyTree, journal: Journal, is_quiet: bool) -> tuple[Any, ...]:
+    leaves, structure = jax.tree.flatten((models, phase.items.data))
+    shapes = [(np.shape(leaf), np.asarray(leaf).dtype) for leaf in leaves]
+    held = None if phase.held_back is None else phase.held_back.shape
+    what = (phase.name, phase.steps, phase.schedule, phase.rest is None, phase.is_bound, is_quiet)
+    return (*what, held, structure, shapes)

@@ -1,0 +1,190 @@
+"""`fit_many` with jobs: results do not depend on the backend, a second call resumes, failures are told."""
+
+import json
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from sklearn.base import clone
+from structure import PACKAGE
+
+import wishflow as wf
+from wishflow.errors import DataError, JobError, OptionError
+from wishflow.training.backends import environment_of
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(40, 2))
+Y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=40)
+SERIES = pd.DataFrame(
+    RNG.normal(size=(60, 2)).cumsum(axis=0), pd.date_range("2024-01-01", periods=60, freq="h"), ["a", "b"]
+)
+
+
+def estimators():
+    """One of each kind, with what to fit it to."""
+    small = {"n_inducing": 5, "max_iter": 20, "random_state": 3}
+    frame = pd.DataFrame(X, columns=["p", "q"])
+    return [
+        (wf.SparseGPRegressor(**small), (frame, pd.Series(Y, name="target"))),
+        (wf.FlowRegressor(n_steps=2, validation_fraction=0, **small), (X, Y)),
+        (wf.FlowClassifier(n_steps=2, validation_fraction=0, **small), (X, np.where(Y > 0, "up", "down"))),
+        (wf.WishartForecaster(rank=1, validation_fraction=0, **small), SERIES),
+    ]
+
+
+def predictions(fitted):
+    return [
+        fitted[0].predict(pd.DataFrame(X, columns=["p", "q"])),
+        fitted[1].predict(X),
+        fitted[2].predict_proba(X),
+        fitted[3].predict(fh=3).to_numpy(),
+    ]
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """Each fitted by itself."""
+    return [model.fit(*data) if isinstance(data, tuple) else model.fit(data) for model, data in estimators()]
+
+
+@pytest.mark.parametrize("backend", [None, pytest.param("loky", marks=pytest.mark.slow)])
+def test_every_kind_of_estimator_is_the_same_as_fitted_alone(alone, backend, tmp_path):
+    models, data = zip(*estimators(), strict=True)
+    fitted = wf.fit_many(models, data, backend=backend, backend_params={"n_jobs": 2}, folder=tmp_path)
+    assert all(one is model for one, model in zip(fitted, models, strict=True))
+    for found, expected in zip(predictions(fitted), predictions(alone), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    for one, other in zip(fitted, alone, strict=True):
+        assert set(vars(one)) == set(vars(other))
+        histories = [model.history_.drop(columns="seconds") for model in (one, other)]
+        pd.testing.assert_frame_equal(*histories, check_exact=True)
+    assert list(fitted[0].feature_names_in_) == ["p", "q"] and fitted[0].target_names_ == ["target"]
+
+
+def test_forecasters_and_regressors_are_fitted_in_this_process_too(alone):
+    models, data = zip(*estimators()[1::2], strict=True)
+    fitted = wf.fit_many(models, data)
+    np.testing.assert_array_equal(fitted[0].predict(X), alone[1].predict(X))
+    np.testing.assert_array_equal(fitted[1].predict(fh=3), alone[3].predict(fh=3))
+
+
+def gp(**options):
+    return wf.SparseGPRegressor(**{"n_inducing": 5, "max_iter": 10, "calibrate": None, **options})
+
+
+def test_a_second_call_takes_results_that_are_there(tmp_path):
+    data = [(X, Y), (X, -Y)]
+    first = wf.fit_many([gp(), gp()], data, folder=tmp_path)
+    files = sorted((tmp_path / "results").iterdir())
+    times = [path.stat().st_mtime_ns for path in files]
+    files[0].unlink()
+    second = wf.fit_many([gp(), gp(), gp(n_inducing=6)], [*data, (X, Y)], folder=tmp_path)
+    assert len(list((tmp_path / "results").iterdir())) == 3
+    assert files[1].stat().st_mtime_ns == times[1] and files[0].stat().st_mtime_ns > times[0]
+    for one, other in zip(first, second, strict=False):
+        np.testing.assert_array_equal(one.predict(X), other.predict(X))
+
+
+def test_equal_jobs_are_done_once_and_equal_data_are_stored_once(tmp_path):
+    fitted = wf.fit_many([gp(), gp(), gp(random_state=1)], [(X, Y)] * 3, folder=tmp_path)
+    assert len(list((tmp_path / "results").iterdir())) == 2 and len(list((tmp_path / "data").iterdir())) == 1
+    np.testing.assert_array_equal(fitted[0].predict(X), fitted[1].predict(X))
+
+
+def test_failed_jobs_are_named_and_the_others_are_kept(tmp_path):
+    models, bad = [gp() for _ in range(3)], np.full((40, 2), np.nan)
+    with pytest.raises(JobError, match=r"1 of 3 jobs failed: 1 \(DataError: .*folder") as error:
+        wf.fit_many(models, [(X, Y), (bad, Y), (X, -Y)], folder=tmp_path)
+    assert list(error.value.failed) == [1]
+    assert hasattr(models[0], "model_") and hasattr(models[2], "model_") and not hasattr(models[1], "model_")
+    (path,) = (tmp_path / "errors").iterdir()
+    assert "Traceback" in json.loads(path.read_text())["traceback"]
+
+
+def test_jobs_that_fail_by_chance_are_tried_again(tmp_path, monkeypatch):
+    fit, attempts = wf.SparseGPRegressor.fit, []
+
+    def fails_twice(self, X, y):
+        attempts.append(1)
+        if len(attempts) < 3:
+            raise OSError("no room")
+        return fit(self, X, y)
+
+    monkeypatch.setattr(wf.SparseGPRegressor, "fit", fails_twice)
+    with pytest.raises(JobError, match="OSError: no room"):
+        wf.fit_many([gp()], [(X, Y)], folder=tmp_path, backend_params={"retries": 1})
+    wf.fit_many([gp()], [(X, Y)], folder=tmp_path)
+    assert len(attempts) == 3 and not list((tmp_path / "errors").iterdir())
+
+
+def test_options_that_json_lacks_are_refused(tmp_path):
+    with pytest.raises(OptionError, match=r"learning_rate=.*cannot be written as JSON"):
+        wf.fit_many([wf.FlowRegressor(learning_rate=lambda step: 0.1)], [(X, Y)], folder=tmp_path)
+    with pytest.raises(OptionError, match="backend='locky' is not known"):
+        wf.fit_many([gp()], [(X, Y)], backend="locky")
+    with pytest.raises(OptionError, match=r"slurm.*folder"):
+        wf.fit_many([gp()], [(X, Y)], backend="slurm")
+    with pytest.raises(DataError, match="2 estimators and 1 data sets"):
+        wf.fit_many([gp(), gp()], [(X, Y)])
+
+
+def test_callbacks_are_told_how_many_jobs_are_done(tmp_path):
+    class Counter(wf.callbacks.Callback):
+        seen = ()
+
+        def on_chunk(self, event):
+            self.seen += ((event.phase, event.step, event.n_steps),)
+
+    counter = Counter()
+    wf.fit_many([gp(random_state=s) for s in range(3)], [(X, Y)] * 3, counter, folder=tmp_path)
+    assert counter.seen == (("jobs", 1, 3), ("jobs", 2, 3), ("jobs", 3, 3))
+
+
+MEMBERS = [
+    (wf.FlowRegressor(n_inducing=5, n_steps=2, max_iter=20, n_members=2, random_state=0), (X, Y)),
+    (wf.WishartForecaster(n_inducing=5, rank=1, max_iter=20, lags=1, n_members=2, random_state=0), (SERIES,)),
+    (wf.WishartForecaster(n_inducing=5, rank=1, max_iter=20, validation_fraction=0, n_members=2), (SERIES,)),
+]
+
+
+@pytest.mark.slow
+def test_members_on_a_backend_are_those_of_this_process():
+    for model, data in MEMBERS:
+        here = clone(model).fit(*data)
+        there = clone(model).set_params(backend="loky", backend_params={"n_jobs": 2}).fit(*data)
+        assert here.status_ == there.status_ and set(vars(here)) == set(vars(there))
+        for one, other in zip(jax.tree.leaves(here.model_), jax.tree.leaves(there.model_), strict=True):
+            np.testing.assert_array_equal(one, other)
+        found = [np.asarray(m.predict(X) if len(data) == 2 else m.predict(fh=3)) for m in (here, there)]
+        np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.slow
+def test_series_of_a_panel_are_scored_on_a_backend():
+    panel = {"u": SERIES, "v": SERIES + 1.0}
+    forecaster = wf.WishartForecaster(n_inducing=5, rank=1, max_iter=5, validation_fraction=0)
+    scores = [
+        wf.backtest(forecaster, panel, fh=2, initial=54, n_draws=20, backend=backend, backend_params={"n_jobs": 2})
+        for backend in (None, "loky")
+    ]
+    xr.testing.assert_identical(*scores)
+
+
+def test_workers_set_their_environment_before_jax_is_imported():
+    code = (
+        "import pickle, sys; from wishflow.files import jobs; assert 'jax' not in sys.modules\n"
+        "import os; call = pickle.dumps((os.getenv, ('XLA_PYTHON_CLIENT_MEM_FRACTION',)))\n"
+        "print(jobs.outcome(call, {'XLA_PYTHON_CLIENT_MEM_FRACTION': '0.225'}), 'jax' in sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.strip() == "('0.225', None) False"
+    name = "XLA_PYTHON_CLIENT_MEM_FRACTION"
+    assert environment_of("loky", {"n_jobs": 4})[name] == "0.225"
+    assert environment_of("ray", {"ray_remote_args": {"num_gpus": 0.5}}) == {name: "0.450"}
+    assert environment_of("dask", {}) == {} and environment_of("dask", {"memory_fraction": 0.3}) == {name: "0.300"}
