@@ -40,14 +40,22 @@ class LinearSteps:
 
 @dataclasses.dataclass(frozen=True)
 class Ahead:
-    """A_t and s_t for t = 0, …, T: at 0 that of the start, at T, where nothing is ahead, zeros."""
+    """A_t and s_t for t = 0, …, T: at 0 that of the start, at T, where nothing is ahead, zeros.
+
+    `constants` are those of log ψ_t but for the number of cells: −½ log|V_t|, which laws of other noise differ in.
+    """
 
     rows: Float[np.ndarray, "times n K"]
     targets: Float[np.ndarray, "times n"]
+    constants: Float[np.ndarray, " times"]
 
     def widened(self, factor: float) -> Ahead:
         """ψ with a covariance that many times as large: for models that are far from linear."""
-        return Ahead(self.rows / np.sqrt(factor), self.targets / np.sqrt(factor))
+        return Ahead(self.rows / np.sqrt(factor), self.targets / np.sqrt(factor), self.constants)
+
+    def log_values(self, history: Float[np.ndarray, "S K"]) -> Float[np.ndarray, " S"]:
+        """log ψ_0 without its constant."""
+        return -0.5 * np.sum((self.targets[0] - history @ self.rows[0].T) ** 2, axis=-1)
 
     def log_mass(self, mean: Float[np.ndarray, " K"], covariance: Float[np.ndarray, "K K"]) -> float:
         """log ∫ N(H; m, P) ψ_0(H) dH, with C = A P Aᵀ + I: −½ log |C| − ½ (s − A m)ᵀ C⁻¹ (s − A m)."""
@@ -78,20 +86,20 @@ def look_ahead(steps: LinearSteps, y: Float[np.ndarray, "T P"], most: int = MOST
         A = by_state @ steps.M[t] + older
         found.append(_whitened(A, V, r))
     found = found[::-1]
-    n_rows = max(-(-max(len(s) for _, s in found) // ROWS_CLASS) * ROWS_CLASS, ROWS_CLASS)
+    n_rows = max(-(-max(len(s) for _, s, _ in found) // ROWS_CLASS) * ROWS_CLASS, ROWS_CLASS)
     rows, targets = np.zeros((n_ticks + 1, n_rows, size)), np.zeros((n_ticks + 1, n_rows))
-    for t, (A, s) in enumerate(found):
+    for t, (A, s, _) in enumerate(found):
         rows[t, : len(s)], targets[t, : len(s)] = A, s
-    return Ahead(rows, targets)
+    return Ahead(rows, targets, np.array([constant for _, _, constant in found]))
 
 
-def _whitened(A: np.ndarray, V: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """L⁻¹A and L⁻¹r for V = L Lᵀ."""
+def _whitened(A: np.ndarray, V: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """L⁻¹A and L⁻¹r for V = L Lᵀ, and −½ log|V|."""
     if not len(r):
-        return A, r
+        return A, r, 0.0
     L = np.linalg.cholesky(V + RELATIVE_JITTER * np.diag(np.diagonal(V)))
     both = scipy.linalg.solve_triangular(L, np.column_stack([A, r]), lower=True)
-    return both[:, :-1], both[:, -1]
+    return both[:, :-1], both[:, -1], -float(np.log(np.diagonal(L)).sum())
 
 
 def with_cells(steps: LinearSteps, ahead: Ahead, y: Float[np.ndarray, "T P"]) -> Ahead:
@@ -100,9 +108,10 @@ def with_cells(steps: LinearSteps, ahead: Ahead, y: Float[np.ndarray, "T P"]) ->
     rows, targets = np.zeros((n_ticks, n_cells, steps.G.shape[-1])), np.zeros((n_ticks, n_cells))
     for t, row in enumerate(y):
         is_given = ~np.isnan(row)
-        here = _whitened(steps.G[t][is_given], steps.R[t][np.ix_(is_given, is_given)], (row - steps.d[t])[is_given])
-        rows[t, : is_given.sum()], targets[t, : is_given.sum()] = here
-    return Ahead(np.concatenate([rows, ahead.rows[1:]], axis=1), np.concatenate([targets, ahead.targets[1:]], axis=1))
+        A, s, _ = _whitened(steps.G[t][is_given], steps.R[t][np.ix_(is_given, is_given)], (row - steps.d[t])[is_given])
+        rows[t, : is_given.sum()], targets[t, : is_given.sum()] = A, s
+    rows, targets = np.concatenate([rows, ahead.rows[1:]], 1), np.concatenate([targets, ahead.targets[1:]], 1)
+    return Ahead(rows, targets, ahead.constants[1:])
 
 
 def conditional_means(

@@ -16,8 +16,9 @@ from ...numerics.devices import compiled, computing, on_device
 from ...numerics.linalg import low_rank_log_density
 from .. import gaussian_filter as filtering
 from .. import guided
-from ..ahead import LinearSteps, conditioned
+from ..ahead import Ahead, LinearSteps
 from ..autoregressive import DynamicsModel, simulate
+from ..jumps_ahead import Guide
 from ..layout import Layout
 from ..windows import Ticks, Windows, cut, histories, lagged
 from . import censored
@@ -69,7 +70,7 @@ def _run_guided(
     h: Float[Array, " T"],
     u: Float[Array, "T U"],
     cells: guided.Cells,
-    at_start: tuple[Float[Array, "n K"], Float[Array, " n"]],
+    at_start: tuple[Float[Array, " S"], Int[Array, " S"] | None],
     key: PRNGKeyArray,
     limits: Float[Array, "2 D"] | None,
 ) -> tuple[guided.Particles, Float[Array, "T S D"], Int[Array, "T S"]]:
@@ -267,6 +268,30 @@ def _mean_path(
         return np.asarray(means)[:n, 0, :dim]
 
 
+def _jumps_of(model: Any) -> tuple[float, float] | None:
+    """Share and width of the jumps of a model."""
+    jumps = model.field.jumps
+    return None if jumps is None else (float(jumps.share), float(jumps.width))
+
+
+def _rows_ahead(ahead: Ahead) -> tuple[Array, Array]:
+    """A and s after each tick."""
+    _, *rows = padded_ticks(TICKS_CLASS, np.ones(len(ahead.rows) - 1), ahead.rows[1:], ahead.targets[1:])
+    A, s = (on_device(x) for x in rows)
+    return A, s
+
+
+def _jumps_ahead(guide: Guide) -> guided.JumpsAhead | None:
+    """What particles know of each pattern of jumps."""
+    patterns = guide.patterns
+    if patterns is None:
+        return None
+    parts = [np.stack([getattr(one, name)[1:] for one in guide.aheads], 1) for name in ("rows", "targets", "constants")]
+    parts += [np.swapaxes(patterns.log_shares, 0, 1), patterns.rest_shares, patterns.after_jump]
+    _, *padded = padded_ticks(TICKS_CLASS, np.ones(len(patterns.after_jump)), *parts)
+    return guided.JumpsAhead(*(on_device(part) for part in padded))
+
+
 def after_and_before(
     end: Float[np.ndarray, "S D"], before: Float[np.ndarray, "T S K"], n: int
 ) -> tuple[Float[np.ndarray, "S n D"], Float[np.ndarray, "S n K"]]:
@@ -314,26 +339,27 @@ class AutoRegressiveRunner(AbstractRunner):
         belief, rng, n = last_belief(self.model, ticks), np.random.default_rng(seed), len(h)
         start = np.asarray(belief.mean[0])
         means = _mean_path(self.model, start, h, u, y)
-        _, ahead = ahead_of(lambda about: linearised(self.model, start, about, h, u), means, y, start)
+        steps, ahead = ahead_of(lambda about: linearised(self.model, start, about, h, u), means, y, start)
+        guide = Guide.of(steps, ahead, y, _jumps_of(self.model))
         limits, side = self._limits_given(start, y)
         h, u, side, *given = padded_ticks(TICKS_CLASS, h, u, side, np.nan_to_num(y), ~np.isnan(y))
 
         def run(k: int, width: float) -> Swarm:
-            seen, P = ahead.widened(width), _whole_covariance(belief)
-            starts = conditioned(draw_histories(belief, N_PARTICLES, rng), P, seen, rng)
-            _, *rows = padded_ticks(TICKS_CLASS, np.ones(n), seen.rows[1:], seen.targets[1:])
+            seen = guide.widened(width)
+            first = seen.started(draw_histories(belief, N_PARTICLES, rng), start, _whole_covariance(belief), rng)
             with computing():
                 at_limits = on_device(side) if side.any() else None
-                known, is_given, A, s = (on_device(x) for x in (*given, *rows))
-                cells = guided.Cells(known, is_given, A, s, at_limits)
-                at_start = (on_device(seen.rows[0]), on_device(seen.targets[0]))
+                known, is_given = (on_device(x) for x in given)
+                cells = guided.Cells(known, is_given, *_rows_ahead(seen.aheads[0]), at_limits, _jumps_ahead(seen))
+                pattern = None if first.pattern is None else on_device(first.pattern)
                 on_limits = None if limits is None else on_device(limits)
                 key = jax.random.fold_in(jax.random.key(seed), k)
-                arrays = (on_device(x) for x in (starts, h, u))
+                arrays = (on_device(x) for x in (first.histories, h, u))
+                at_start = (on_device(first.log_ahead), pattern)
                 end, *ways = _run_guided(self.model, *arrays, cells, at_start, key, on_limits)
                 values, parents = (np.asarray(way)[:n] for way in ways)
                 # Starts are draws of N(m, P) ψ_0, whose mass is another one for each width.
-                log_weights = np.asarray(end.log_weights) + seen.log_mass(start, P)
+                log_weights = np.asarray(end.log_weights) + first.log_mass
                 return Swarm(values, parents, np.asarray(end.origin), log_weights)
 
         return gathered(run, n_draws, rng)
