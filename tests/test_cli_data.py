@@ -17,7 +17,7 @@ from wishflow.cli.commands import app
 from wishflow.cli.options import Reading
 from wishflow.cli.rivals import VectorAutoregression
 from wishflow.cli.tables import read_table
-from wishflow.numerics.tables import level_name
+from wishflow.numerics.tables import in_words, level_name
 from wishflow.series.data.calendar import harmonics
 
 
@@ -211,6 +211,14 @@ def test_errors_are_one_line_and_debug_shows_where(folder):
 @pytest.mark.parametrize(("level", "name"), [(0.05, "q05"), (0.5, "q50"), (0.025, "q2.5"), (0.999, "q99.9")])
 def test_names_of_quantiles(level, name):
     assert level_name(level) == name
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(13456.0, "13460"), (-0.0123456, "-0.01235"), (51.42, "51.42"), (0.0, "0"), (1.2e-7, "1.2e-07"), (np.nan, "nan")],
+)
+def test_scores_are_written_as_people_write_numbers(value, text):
+    assert in_words(value) == text
 
 
 @pytest.mark.parametrize("command", ["fit", "predict", "forecast", "evaluate", "info", "demo"])

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from ..numerics.tables import in_words
+
 LEVELS = (0.5, 0.8, 0.95)
 N_BINS = 10
 # Intervals that cover so much less than their level, beyond two standard errors, are called over-confident.
@@ -52,10 +54,10 @@ class Diagnosis:
     warnings: tuple[str, ...]
 
     def __str__(self) -> str:
-        lines = [f"{len(self.pit)} rows: log density {self.log_density:.3f}, RMSE {self.rmse:.4g}"]
+        lines = [f"{len(self.pit)} rows: log density {self.log_density:.3f}, RMSE {in_words(self.rmse)}"]
         for level, inside in self.coverage.items():
             width = self.width[level]
-            lines.append(f"{level:.0%} intervals contain {inside:.1%} of the values, mean width {width:.4g}")
+            lines.append(f"{level:.0%} intervals contain {inside:.1%} of the values, mean width {in_words(width)}")
         return "\n".join([*lines, *self.warnings])
 
     def plot(self, axes: Any = None) -> Any:
