@@ -199,6 +199,15 @@ def test_outputs_are_checked_before_the_work(folder, monkeypatch):
     assert result.exit_code == 2 and "folder that does not exist" in result.stderr
 
 
+def test_packages_that_are_missing_are_named_before_the_work(folder, monkeypatch):
+    monkeypatch.setattr("wishflow.cli.tables.find_spec", lambda name: None)
+    monkeypatch.setattr("wishflow.cli.commands.find_spec", lambda name: None)
+    result = run("predict", folder / "gone.wishflow", folder / "new.csv", "-o", folder / "out.parquet")
+    assert result.exit_code == 1 and "pip install 'wishflow[parquet]'" in result.stderr
+    result = run("demo", "--output", folder / "demo")
+    assert result.exit_code == 2 and "pip install 'wishflow[demo]'" in result.stderr
+
+
 def test_errors_are_one_line_and_debug_shows_where(folder):
     result = run("fit", folder / "gone.csv", "-t", "y")
     assert result.exit_code == 1 and len(result.stderr.splitlines()) == 1 and not result.stdout
