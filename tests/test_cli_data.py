@@ -17,7 +17,7 @@ from wishflow.cli.commands import app
 from wishflow.cli.options import Reading
 from wishflow.cli.rivals import VectorAutoregression
 from wishflow.cli.tables import read_table
-from wishflow.numerics.tables import level_name
+from wishflow.numerics.tables import in_words, level_name
 from wishflow.series.data.calendar import harmonics
 
 
@@ -199,6 +199,15 @@ def test_outputs_are_checked_before_the_work(folder, monkeypatch):
     assert result.exit_code == 2 and "folder that does not exist" in result.stderr
 
 
+def test_packages_that_are_missing_are_named_before_the_work(folder, monkeypatch):
+    monkeypatch.setattr("wishflow.cli.tables.find_spec", lambda name: None)
+    monkeypatch.setattr("wishflow.cli.commands.find_spec", lambda name: None)
+    result = run("predict", folder / "gone.wishflow", folder / "new.csv", "-o", folder / "out.parquet")
+    assert result.exit_code == 1 and "pip install 'wishflow[parquet]'" in result.stderr
+    result = run("demo", "--output", folder / "demo")
+    assert result.exit_code == 2 and "pip install 'wishflow[demo]'" in result.stderr
+
+
 def test_errors_are_one_line_and_debug_shows_where(folder):
     result = run("fit", folder / "gone.csv", "-t", "y")
     assert result.exit_code == 1 and len(result.stderr.splitlines()) == 1 and not result.stdout
@@ -211,6 +220,14 @@ def test_errors_are_one_line_and_debug_shows_where(folder):
 @pytest.mark.parametrize(("level", "name"), [(0.05, "q05"), (0.5, "q50"), (0.025, "q2.5"), (0.999, "q99.9")])
 def test_names_of_quantiles(level, name):
     assert level_name(level) == name
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(13456.0, "13460"), (-0.0123456, "-0.01235"), (51.42, "51.42"), (0.0, "0"), (1.2e-7, "1.2e-07"), (np.nan, "nan")],
+)
+def test_scores_are_written_as_people_write_numbers(value, text):
+    assert in_words(value) == text
 
 
 @pytest.mark.parametrize("command", ["fit", "predict", "forecast", "evaluate", "info", "demo"])

@@ -6,6 +6,7 @@ import os
 import re
 import runpy
 import subprocess
+import sys
 import sysconfig
 import tarfile
 import tomllib
@@ -14,6 +15,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import structure
 
 import wishflow
 
@@ -62,6 +64,29 @@ def test_matplotlib_comes_only_with_extras_that_draw():
     }
     assert "matplotlib" not in map(normalised, PROJECT["dependencies"])
     assert with_it == {"plot", "demo", "dev"}
+
+
+def test_what_the_package_imports_is_declared():
+    """By the dependencies, or by an extra where a part of the package is for those who have it."""
+    of_imports = {"sklearn": "scikit-learn"}
+    declared = {normalised(item) for item in PROJECT["dependencies"]}
+    extras = {normalised(item) for items in PROJECT["optional-dependencies"].values() for item in items}
+    of_extras = {
+        "sktime.py",
+        "regression/skpro.py",
+        *(f"cli/{name}.py" for name in ("demo", "demo_figures", "weather")),
+    }
+    missing = []
+    for path in structure.PACKAGE.rglob("*.py"):
+        at_import = {name.partition(".")[0] for name in structure.imported_names(path, at_import=True)}
+        for name in {name.partition(".")[0] for name in structure.imported_names(path)}:
+            known = normalised(of_imports.get(name, name))
+            is_own = name in sys.stdlib_module_names or name == "wishflow" or known in declared
+            place = path.relative_to(structure.PACKAGE).as_posix()
+            may_be_extra = known in extras and (name not in at_import or place in of_extras or "plotting" in place)
+            if not is_own and not may_be_extra:
+                missing.append((place, name))
+    assert not missing
 
 
 @pytest.mark.parametrize(

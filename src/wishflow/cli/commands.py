@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -244,6 +245,8 @@ def demo(
 ) -> None:
     """Fit the models side by side on simulated data with a known truth."""
     with answering(talking) as terminal:
+        if find_spec("matplotlib") is None:
+            raise OptionError("the demo draws figures, but matplotlib is missing; pip install 'wishflow[demo]'.")
         from . import demo as demonstration  # loads all of the library; the other commands need little of it
 
         demonstration.main(terminal, output, quick=quick)

@@ -13,6 +13,7 @@ import pandas as pd
 
 from .. import backtest, enable_compilation_cache
 from ..errors import DataError, OptionError
+from ..numerics.tables import in_words
 from ..regression.data import names_of_targets
 from ..series.data.horizons import steps_of
 from .forecasting import built, forecaster_of, horizon_of
@@ -51,7 +52,7 @@ def answered(terminal: Terminal, scores: pd.DataFrame, title: str, outputs: Outp
     if outputs.table is not None:
         write_table(scores.rename_axis("model").reset_index(), outputs.table)
     answer = {"scores": {str(name): row.to_dict() for name, row in scores.iterrows()}, **more}
-    words = f"{title}\n{scores.to_string(float_format=lambda value: f'{value:.4g}')}"
+    words = f"{title}\n{scores.to_string(float_format=in_words)}"
     files = [f"report written to {outputs.report}"] if outputs.report is not None else []
     terminal.result(answer, "\n".join([words, *files]))
 

@@ -7,6 +7,7 @@ import io
 import shlex
 import warnings
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     try:
         frame = pd.read_parquet(path)
     except ImportError:
-        raise DataError(
-            f"{str(path)!r} needs the package pyarrow; install it (pip install 'wishflow[parquet]'), or give CSV."
-        ) from None
+        raise DataError(f"{_needs_pyarrow(path)} give CSV.") from None
     except Exception as error:  # pyarrow reports damage by errors of its own
         raise DataError(f"{str(path)!r} cannot be read as Parquet ({first_line(error)}).") from error
     # pandas keeps an index beside the columns; here it is a column like the others.
@@ -94,6 +93,12 @@ def check_output(path: Path | None, extensions: Sequence[str], what: str) -> Non
         raise OptionError(f"{what} {str(path)!r} is in a folder that does not exist; make it first.")
     if path.is_dir():
         raise OptionError(f"{what} {str(path)!r} is a folder; expected the name of a file.")
+    if path.suffix.lower() in PARQUET and find_spec("pyarrow") is None:
+        raise DataError(f"{what} {_needs_pyarrow(path)} write CSV.")
+
+
+def _needs_pyarrow(path: Path) -> str:
+    return f"{str(path)!r} needs the package pyarrow; install it (pip install 'wishflow[parquet]'), or"
 
 
 def write_table(frame: pd.DataFrame, path: Path | None) -> None:
@@ -103,12 +108,7 @@ def write_table(frame: pd.DataFrame, path: Path | None) -> None:
         return
     if path.suffix.lower() in PARQUET:
         buffer = io.BytesIO()
-        try:
-            frame.to_parquet(buffer, index=False)
-        except ImportError:
-            raise DataError(
-                f"{str(path)!r} needs the package pyarrow; install it (pip install 'wishflow[parquet]'), or write CSV."
-            ) from None
+        frame.to_parquet(buffer, index=False)
         write_bytes_atomic(path, buffer.getvalue())
     else:
         sep = "\t" if path.suffix.lower() == ".tsv" else ","

@@ -29,3 +29,10 @@ def level_name(level: float) -> str:
     """q05 for 0.05, q2.5 for 0.025."""
     percent = round(100 * level, 6)
     return f"q{percent:02.0f}" if float(percent).is_integer() else f"q{percent:g}"
+
+
+def in_words(value: float) -> str:
+    """Four digits, without an exponent for sizes that people write in full: 13460, 0.0123, 1.2e-07."""
+    if not np.isfinite(value) or (value != 0.0 and not 1e-4 <= abs(value) < 1e9):
+        return f"{value:.4g}"
+    return np.format_float_positional(value, 4, unique=False, fractional=False, trim="-")

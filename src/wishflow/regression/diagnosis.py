@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from ..numerics.tables import in_words
 from ..wishart.collapse import ratio_words
 from .summary import REMEDY
 
@@ -59,10 +60,10 @@ class Diagnosis:
     diffusion_ratio: float | None = None
 
     def __str__(self) -> str:
-        lines = [f"{len(self.pit)} rows: log density {self.log_density:.3f}, RMSE {self.rmse:.4g}"]
+        lines = [f"{len(self.pit)} rows: log density {self.log_density:.3f}, RMSE {in_words(self.rmse)}"]
         for level, inside in self.coverage.items():
             width = self.width[level]
-            lines.append(f"{level:.0%} intervals contain {inside:.1%} of the values, mean width {width:.4g}")
+            lines.append(f"{level:.0%} intervals contain {inside:.1%} of the values, mean width {in_words(width)}")
         if self.diffusion_ratio is not None:
             lines.append(ratio_words(self.diffusion_ratio, REMEDY))
         return "\n".join([*lines, *self.warnings])
