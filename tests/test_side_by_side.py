@@ -97,12 +97,13 @@ def test_four_processes_that_fit_have_the_numbers_they_have_alone(tmp_path):
 
 
 MEMORY = """
+import os
 import numpy as np
 import wishflow as wf
 
 def resident():
     with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096 / 2**20
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 rng = np.random.default_rng(0)
 found = []
