@@ -2,6 +2,7 @@
 
 import dataclasses
 import warnings
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -13,10 +14,13 @@ from test_loop import SMALL, leaves, problem
 import wishflow as wf
 from wishflow.callbacks import ChunkEvent, ProgressBar
 from wishflow.errors import FactorisationError, NumericalError, TrainingError
+from wishflow.numerics.linalg import LAST_JITTER
 from wishflow.regression import training
 from wishflow.regression.steps import RowSteps
 from wishflow.regression.training import train
-from wishflow.training.backoff import MOST_TRIES, Trouble, warn_of_skipped_steps
+from wishflow.training import chunk
+from wishflow.training.backoff import MOST_TRIES, Trouble, another_try, warn_of_skipped_steps
+from wishflow.training.stacks import choose, stacked, unstacked
 
 
 @jax.custom_vjp
@@ -106,6 +110,24 @@ def test_a_rate_that_is_too_high_is_lowered_and_training_goes_on(poison):
     objective = trained.history["objective"]
     assert trained.status == "reached max_iter"
     assert objective.iloc[-20:].mean() > objective.iloc[0] + 10.0
+
+
+def test_another_try_of_models_that_are_trained_together_raises_the_jitter_of_those_that_need_it():
+    file = Path(__file__).parents[1] / "reference" / "v0.1.0" / "flow.safetensors"
+    model = jax.tree.map(jnp.asarray, wf.load(file).model_)
+    steps = RowSteps(1, "float32", False, "log", 64)
+    before = [chunk.start_state(model, jax.random.key(i), steps) for i in range(2)]
+    before = [eqx.tree_at(lambda s: s.skipped, one, jnp.asarray(25, jnp.int32)) for one in before]
+    both = stacked(before)
+    after = unstacked(choose(np.array([True, False]), another_try(both, 2), both), 2)
+    for k, (one, other) in enumerate(zip(before, after, strict=True)):
+        jitters = [
+            (float(a.jitter), float(b.jitter)) for a, b in zip(one.model.bases(), other.model.bases(), strict=True)
+        ]
+        assert all(b == pytest.approx(min(10.0 * a, LAST_JITTER) if k == 0 else a) for a, b in jitters)
+        assert int(other.skipped) == (0 if k == 0 else 25)
+        assert jax.random.key_data(one.key).tolist() == jax.random.key_data(other.key).tolist()
+        np.testing.assert_array_equal(one.model.output.posterior.mean, other.model.output.posterior.mean)
 
 
 def test_typed_errors_have_one_base():

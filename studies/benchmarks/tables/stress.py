@@ -32,9 +32,51 @@ PROMISES: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
         (),
     ),
     (
+        "A step that is not finite is skipped and counted, and reaches no parameter. Where many are, jitter is "
+        "raised and steps are made ten times smaller, from the last good state, three times at most; then "
+        'training stops there. `history_["skipped"]`, `verbose`, `summary()` and warnings say it.',
+        ("tests/training/test_backoff.py",),
+        (),
+    ),
+    (
+        "Numerical failures are a `NumericalError` (`TrainingError`, `FactorisationError`) with cause and remedy. "
+        "200 inducing points, each four times, lengthscales of 0.001 and 1000, constant and identical columns: "
+        "finite predictions in float32 and float64.",
+        ("tests/estimators/test_hard_numbers.py",),
+        (),
+    ),
+    (
+        "A diffusion that has collapsed beside the noise of observations is named by `summary()` and `diagnose`.",
+        ("tests/estimators/test_summary.py",),
+        (),
+    ),
+    (
+        "Draws of a sparse GP with the true kernel and noise are calibrated: ranks of true values are uniform "
+        "over 200 runs (χ², p > 0.01).",
+        ("tests/agreement/test_calibration_of_draws.py",),
+        (),
+    ),
+    (
+        "Model files of 0.1.0 and 0.2.0 load, one of every kind of estimator, and predict what they predicted.",
+        ("tests/reference",),
+        (),
+    ),
+    (
+        "Eight threads that predict beside two that fit, and four processes that fit, have exactly the numbers "
+        "they have alone.",
+        ("tests/test_side_by_side.py",),
+        (),
+    ),
+    (
+        "200 fits of 20 to 400 rows in one process: resident memory was 456 MiB after 100 fits and after 200 (at "
+        "most 40 MiB more in the test).",
+        ("tests/test_side_by_side.py",),
+        (),
+    ),
+    (
         "A fit with `checkpoint_dir` that is killed goes on where it was, and ends bit by bit as one that was not "
-        "(CPU).",
-        (CHECKPOINTS, STRESS),
+        "(CPU). A phase by L-BFGS starts anew, with the same end.",
+        (CHECKPOINTS, "tests/training/test_restarts.py", STRESS),
         ("kills",),
     ),
     (
@@ -65,8 +107,8 @@ PROMISES: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
         ("inputs",),
     ),
     (
-        "Times, masked entries, labels of several types and stamps that nanoseconds cannot count are refused by "
-        "`DataError`.",
+        "Times (as inputs, targets or labels), masked entries, labels of several types and stamps that nanoseconds "
+        "cannot count are refused by `DataError`.",
         ("tests/estimators/test_bad_input.py",),
         (),
     ),
