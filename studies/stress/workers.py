@@ -19,7 +19,7 @@ from pathlib import Path
 from ..paths import ROOT
 from .ledger import Found
 
-START_SECONDS = 600.0
+START_SECONDS = 1800.0
 READY = "ready"
 
 

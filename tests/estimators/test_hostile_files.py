@@ -10,7 +10,8 @@ import pytest
 from test_storage import rewritten
 
 import wishflow as wf
-from wishflow.errors import ModelFileError, WishflowError
+from wishflow import specs
+from wishflow.errors import ModelFileError, OptionError, WishflowError
 from wishflow.files.model_file import read_model, write_model
 from wishflow.files.trust import check_counts
 
@@ -115,7 +116,6 @@ CHANGES = {
     "a gap that is text": (("series",), lambda h, a: h["spec"].update(max_gap="x")),
     "a gap that is a list": (("series",), lambda h, a: h["spec"].update(max_gap=[1, 2])),
     "a step of nothing": (("series",), lambda h, a: h["spec"].update(step=0.0)),
-    "a lengthscale without end": (("gp", "flow"), lambda h, a: h["spec"]["kernel"].update(lengthscale=1e999)),
     "no value to start from": (("series",), lambda h, a: a["tail.0.values"].fill(np.nan)),
     "horizons of another number": (("series",), lambda h, a: a.update(horizons(3, 2))),
     "horizons out of order": (("series",), lambda h, a: a.update(horizons(2, 2, -1))),
@@ -172,6 +172,15 @@ def test_an_empty_array_raises_no_limit():
     with pytest.raises(ModelFileError, match="n_inducing=1000000"):
         check_counts({"n_inducing": 10**6}, {"empty": np.zeros((0, 10**9))})
     check_counts({"n_inducing": 10**6}, {"full": np.zeros(10**6, bool)})
+
+
+@pytest.mark.parametrize(
+    "fields", [{"max_gap": float("inf")}, {"max_gap": "x"}, {"lags": (1.0, 2)}, {"kernel": "rbf"}, {"step": True}]
+)
+def test_fields_of_specs_have_the_types_of_their_annotations(fields):
+    with pytest.raises(OptionError, match="of DynamicsSpec is a"):
+        specs.from_json({"kind": "DynamicsSpec", **fields})
+    assert specs.from_json({"kind": "DynamicsSpec", "max_gap": 24, "lags": [1, 3]}).lags == (1, 3)
 
 
 def test_attributes_of_a_forecaster_are_those_that_are_known(files, tmp_path):

@@ -68,8 +68,8 @@ def check_types(spec: Spec) -> None:
         value = getattr(spec, field.name)
         if not _is_of(value, hints[field.name]):
             raise OptionError(
-                f"{field.name}={str(value)[:100]!r} of {type(spec).__name__} is a {type(value).__name__}; expected "
-                f"{field.type}: save the model again."
+                f"{field.name}={str(value)[:100]} of {type(spec).__name__} is a {type(value).__name__}; expected "
+                f"{field.type}, and numbers that are finite: save the model again."
             )
 
 
