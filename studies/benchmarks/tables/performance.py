@@ -140,6 +140,26 @@ def latency_table() -> str:
     return f"{grid('forecaster', rows)}\n\nSource: {source_text(found['provenance'])}."
 
 
+def streaming_table() -> str:
+    """Rows per second and memory of a fit to files, and of fits to rows in memory."""
+    found = result("streaming.json")
+    if found is None:
+        return NOT_MEASURED
+    first, second = found["memory"]
+    runs = {f"{found['rows']:,} rows of Parquet": found["files"], "in memory, before": first, "in memory, after": second}
+    rows = {
+        name: {
+            "steps": f"{run['steps']}",
+            "rows per second": f"{run['rows_per_second']:,.0f}",
+            "rows per second of processors": f"{run['rows_per_cpu_second']:,.0f}",
+            "highest resident memory, GiB (limit 2)": f"{run['peak_gib']:.2f}",
+        }
+        for name, run in runs.items()
+    }
+    about = f"{found['inputs']} inputs, {found['inducing']} inducing points, batches of {found['batch']} rows"
+    return f"{grid(about, rows)}\n\nSource: {source_text(found['provenance'])}."
+
+
 def checks_table() -> str:
     """Seconds and outcome of scikit-learn's checks of estimators."""
     found = result("checks.json")
