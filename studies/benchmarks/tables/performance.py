@@ -160,6 +160,29 @@ def streaming_table() -> str:
     return f"{grid(about, rows)}\n\nSource: {source_text(found['provenance'])}."
 
 
+# What the projection assumes of a computer with eight GPUs, which was not there to be measured: bytes and seconds of a
+# sum over them by NVLink, and sums of a step that wait for each other.
+N_GPUS, LINK_BYTES, LINK_SECONDS, N_SUMS = 8, 4.5e11, 2e-5, 6
+MANY_ROWS = 10**9
+
+
+def projection_table() -> str:
+    """Minutes for a pass over a billion rows, from measured steps of one GPU and measured reading."""
+    steps, files = result("gpu.json"), result("streaming.json")
+    if steps is None or files is None:
+        return NOT_MEASURED
+    rows = {}
+    for name, key in (("sparse GP, M = 100", "svgp64"), ("diffWGP flow, M = 100, 20 Euler steps", "wishart_shared")):
+        work = WORKS[key]
+        n_steps = MANY_ROWS / (N_GPUS * work.rows)
+        traffic = 8 * 4 * work.n_inducing**2  # a few matrices of M × M
+        sums = 2 * traffic / LINK_BYTES + N_SUMS * LINK_SECONDS
+        seconds = {"steps": n_steps * steps["works"][key]["step_ms"] / 1e3, "sums over GPUs": n_steps * sums}
+        seconds["reading, one process"] = MANY_ROWS / files["read"]["rows_per_cpu_second"]
+        rows[name] = {f"{part}, minutes": f"{value / 60:.1f}" for part, value in seconds.items()}
+    return grid(f"one pass over {MANY_ROWS:.0e} rows on {N_GPUS} GPUs (projection)", rows)
+
+
 def checks_table() -> str:
     """Seconds and outcome of scikit-learn's checks of estimators."""
     found = result("checks.json")
