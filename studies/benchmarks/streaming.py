@@ -5,8 +5,8 @@
 
 Parquet of ten million rows is made first (`.bench/streaming`, 0.8 GB). One process then goes once through all of it.
 Others fit a part of the rows in memory, by the same steps, before it and after it. The first chunk of steps, with the
-compilation, is not counted. A last process reads the batches without training. The highest resident memory is that of a whole process, statistics and compilation
-included.
+compilation, is not counted. A last process reads the batches without training. The highest resident memory is that of a
+whole process, statistics and compilation included.
 """
 
 from __future__ import annotations

@@ -38,6 +38,7 @@ PARTS = {
     "waiting": performance.waiting_table,
     "update_latency": performance.latency_table,
     "streaming": performance.streaming_table,
+    "projection": performance.projection_table,
     "calibration": calibration.calibration_table,
     "uci_members": calibration.member_table,
     "drift_posterior": calibration.drift_table,

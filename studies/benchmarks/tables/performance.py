@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..gpu import table as gpu
+from ..speed.works import find_work
 from .text import NOT_MEASURED, grid, result, source_text
 
 GROWTH_FIGURE = "figures/growth.svg"  # beside the page that shows it; `python -m studies.benchmarks.growth --figure`
@@ -146,7 +147,8 @@ def streaming_table() -> str:
     if found is None:
         return NOT_MEASURED
     first, second = found["memory"]
-    runs = {f"{found['rows']:,} rows of Parquet": found["files"], "in memory, before": first, "in memory, after": second}
+    name = f"{found['rows']:,} rows of Parquet"
+    runs = {name: found["files"], "in memory, before": first, "in memory, after": second}
     rows = {
         name: {
             "steps": f"{run['steps']}",
@@ -173,9 +175,9 @@ def projection_table() -> str:
         return NOT_MEASURED
     rows = {}
     for name, key in (("sparse GP, M = 100", "svgp64"), ("diffWGP flow, M = 100, 20 Euler steps", "wishart_shared")):
-        work = WORKS[key]
+        work = find_work(key)
         n_steps = MANY_ROWS / (N_GPUS * work.rows)
-        traffic = 8 * 4 * work.n_inducing**2  # a few matrices of M × M
+        traffic = 8 * (2 + work.n_posteriors) * work.n_inducing**2
         sums = 2 * traffic / LINK_BYTES + N_SUMS * LINK_SECONDS
         seconds = {"steps": n_steps * steps["works"][key]["step_ms"] / 1e3, "sums over GPUs": n_steps * sums}
         seconds["reading, one process"] = MANY_ROWS / files["read"]["rows_per_cpu_second"]
