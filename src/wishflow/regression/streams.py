@@ -43,12 +43,12 @@ class ChunkRows(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class StreamSteps(RowSteps):
-    """Batches that come in the order of the steps."""
+    """Batches that come in the order of the steps: data are `ChunkRows`."""
 
-    def shuffle(self, key: PRNGKeyArray, data: ChunkRows) -> PyTree:
+    def shuffle(self, key: PRNGKeyArray, data: Any) -> PyTree:
         return None
 
-    def batch(self, data: ChunkRows, order: PyTree, i: Int[Array, ""]) -> PyTree:
+    def batch(self, data: Any, order: PyTree, i: Int[Array, ""]) -> PyTree:
         X, y = data.X[i], data.y[i]
         return Batch(X, y, jnp.ones(len(X), X.dtype), data.n_data)
 
