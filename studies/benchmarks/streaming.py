@@ -5,8 +5,8 @@
 
 Parquet of ten million rows is made first (`.bench/streaming`, 0.8 GB). One process then goes once through all of it.
 Others fit a part of the rows in memory, by the same steps, before it and after it. The first chunk of steps, with the
-compilation, is not counted. The highest resident memory is that of a whole process, statistics and compilation
-included.
+compilation, is not counted. A last process reads the batches without training. The highest resident memory is that of a
+whole process, statistics and compilation included.
 """
 
 from __future__ import annotations
@@ -100,6 +100,23 @@ def fitted(kind: str, folder: Path, n_rows: int) -> dict[str, Any]:
     }
 
 
+def read(folder: Path, n_rows: int) -> dict[str, Any]:
+    """One pass over the shuffled batches in this process, without training; one thread reads."""
+    from wishflow.numerics.devices import computing
+    from wishflow.numerics.scaling import Scaler
+    from wishflow.regression.streams import STEPS_PER_CHUNK, RowStream, Scales
+    from wishflow.regression.tables import Table
+
+    scales = Scales(Scaler.identity(N_INPUTS), Scaler.identity(1), np.zeros((N_INPUTS, 0)))
+    stream = RowStream(Table.open(folder, ["y"], None), scales, BATCH, 8, 0, np.zeros(0, int))
+    wall, cpu = time.perf_counter(), time.process_time()
+    with computing():
+        for first in range(0, n_rows // BATCH, STEPS_PER_CHUNK):
+            stream.chunk(first)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    return {"rows_per_second": n_rows / wall, "rows_per_cpu_second": n_rows / cpu}
+
+
 def _predicted(model: Any, X: np.ndarray) -> np.ndarray:
     import pandas as pd
 
@@ -112,8 +129,9 @@ def measured(kind: str, folder: Path, n_rows: int) -> dict[str, Any]:
     code = f"""
 import json
 from pathlib import Path
-from studies.benchmarks.streaming import fitted
-print(json.dumps(fitted({kind!r}, Path({str(folder)!r}), {n_rows})))
+from studies.benchmarks.streaming import fitted, read
+folder, n_rows = Path({str(folder)!r}), {n_rows}
+print(json.dumps(read(folder, n_rows) if {kind!r} == "read" else fitted({kind!r}, folder, n_rows)))
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.splitlines()[-1])
@@ -141,12 +159,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "inducing": N_INDUCING,
         "files": files,
         "memory": [before, after],
+        "read": measured("read", folder, options.rows),
         "provenance": provenance(),
     }
     path = options.output or output("streaming.json", options.rows != N_ROWS)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json_atomic(path, found)
-    print(json.dumps({name: found[name] for name in ("files", "memory")}, indent=2))
+    print(json.dumps({name: found[name] for name in ("files", "memory", "read")}, indent=2))
 
 
 if __name__ == "__main__":

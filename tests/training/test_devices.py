@@ -45,6 +45,42 @@ model = getattr(wf, sys.argv[1])(**({"max_iter": 200} if sys.argv[1] == "SparseG
 np.save(sys.argv[2], [numbers(model), numbers(model, devices="all")])
 """
 
+# The work of one device for the gradient of the objective.
+WORK = """
+jax.config.update("jax_num_cpu_devices", 8)
+from wishflow.numerics.devices import computing
+from wishflow.numerics.meshes import data_mesh, on_all
+from wishflow.regression.batches import padded_batch
+from wishflow.regression.objectives import negative_objective
+
+def work(model, mesh):
+    def loss(model, batch):
+        return negative_objective(model, batch, jax.random.key(0), n_samples=3, mesh=mesh)[0]
+
+    arguments = on_all((model, padded_batch(X, y[:, None])), mesh)
+    return jax.jit(jax.grad(loss)).lower(*arguments).compile().cost_analysis()["flops"]
+
+model = wf.FlowRegressor(n_inducing=8, preset=dataclasses.replace(spec, max_iter=1, warm_iter=1)).fit(X, y).model_
+with computing():
+    np.save(sys.argv[2], [work(model, None), work(model, data_mesh(8))])
+"""
+
+FILES = """
+jax.config.update("jax_num_cpu_devices", 8)
+import pandas as pd
+
+names = ["a", "b"]
+rows = pd.DataFrame(np.tile(X, (10, 1)), columns=names).assign(y=np.tile(y, 10))
+rows.to_parquet(sys.argv[2] + ".parquet", row_group_size=170)
+
+def of_files(**options):
+    model = wf.SparseGPRegressor(8, preset=spec, max_iter=200)
+    model.fit_dataset(sys.argv[2] + ".parquet", target="y", **options)
+    return np.r_[model.history_["objective"].to_numpy(), model.predict(rows[names][:130])]
+
+np.save(sys.argv[2], [of_files(), of_files(devices="all")])
+"""
+
 PROCESSES = """
 import wishflow.training.checkpoints as checkpoints
 
@@ -62,9 +98,9 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "JAX_COMPILATION_CACHE_DIR": str(cache or "")}
 
 
-def equal_on_eight_devices(folder: Path, name: str) -> None:
+def equal_on_eight_devices(folder: Path, name: str, code: str = DEVICES) -> None:
     script = folder / "fit.py"
-    script.write_text(FIT + DEVICES)
+    script.write_text(FIT + code)
     subprocess.run([sys.executable, script, name, folder / "found.npy"], env=environment(), check=True, timeout=300)
     one, eight = np.load(folder / "found.npy")
     assert len(one) >= 200 + 130
@@ -78,6 +114,21 @@ def test_a_sparse_gp_has_the_same_losses_on_one_and_eight_devices(tmp_path):
 @pytest.mark.slow
 def test_a_flow_has_the_same_losses_on_one_and_eight_devices(tmp_path):
     equal_on_eight_devices(tmp_path, "FlowRegressor")
+
+
+@pytest.mark.slow
+def test_each_device_does_its_part_of_the_work(tmp_path):
+    script = tmp_path / "fit.py"
+    script.write_text(FIT + WORK)
+    subprocess.run([sys.executable, script, "", tmp_path / "work.npy"], env=environment(), check=True, timeout=300)
+    one, each = np.load(tmp_path / "work.npy")
+    assert each < 0.3 * one
+
+
+@pytest.mark.slow
+def test_a_fit_to_files_has_the_same_losses_on_one_and_eight_devices(tmp_path):
+    pytest.importorskip("pyarrow", reason="Parquet needs the extra parquet")
+    equal_on_eight_devices(tmp_path, "files", FILES)
 
 
 def launched(script: Path, n: int, *arguments: object) -> subprocess.Popen:

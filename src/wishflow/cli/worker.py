@@ -32,8 +32,10 @@ def main(arguments: list[str]) -> None:
         runpy.run_path(arguments[0], run_name="__main__")
     except SystemExit as ended:
         _leave(ended.code)
-    except BaseException:
+    except BaseException as error:
         traceback.print_exc()
+        if isinstance(error, jax.errors.JaxRuntimeError):
+            print("wishflow: if a connection was lost, another process has died; its host says why.", file=sys.stderr)
         _leave(1)
 
 

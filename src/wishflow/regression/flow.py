@@ -5,12 +5,14 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import numpy as np
+from jax.sharding import Mesh
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from .. import kernels, wishart
 from ..inducing import InducingBasis, SparseGP
 from ..likelihoods import AbstractLikelihood
+from ..numerics.meshes import split_rows
 from ..training.specs import TrainingSpec
 from ..wishart.base import AbstractField, AbstractPreparedField
 from ..wishart.solver import simulate_paths
@@ -54,13 +56,19 @@ class FlowModel(AbstractModel):
         return end.astype(X.dtype)
 
     def carry_samples(
-        self, X: Float[Array, "N D"], key: PRNGKeyArray, n_samples: int, dtype: DTypeLike | None = None
+        self,
+        X: Float[Array, "N D"],
+        key: PRNGKeyArray,
+        n_samples: int,
+        dtype: DTypeLike | None = None,
+        mesh: Mesh | None = None,
     ) -> Float[Array, "{n_samples}*N D"]:
         if not (self.is_pathwise or self.field.has_drift_posterior) or n_samples == 1:
-            return super().carry_samples(X, key, n_samples, dtype)
+            return super().carry_samples(X, key, n_samples, dtype, mesh)
         # Each sample is a draw of the field, shared by its rows.
-        keys = jax.random.split(key, n_samples)
-        return jax.vmap(lambda k: self._carried(X, k, dtype, n_samples))(keys).reshape(-1, X.shape[-1])
+        keys, X = jax.random.split(key, n_samples), split_rows(X, mesh)
+        arrived = jax.vmap(lambda k: self._carried(X, k, dtype, n_samples))(keys)
+        return split_rows(arrived.reshape(-1, X.shape[-1]), mesh)
 
     def paths(self, X: Float[Array, "N D"], key: PRNGKeyArray) -> Float[Array, "T N D"]:
         """The states after each step, (T, N, D), for figures."""

@@ -25,7 +25,7 @@ MOST_PATHS = 100_000
 def _row_scores(
     model: AbstractModel, batch: Batch, key: PRNGKeyArray, n_paths: int, mesh: Mesh | None
 ) -> Float[Array, " N"]:
-    return kept_whole(predictive_log_density(model, batch.X, batch.y, key, n_paths), mesh)
+    return kept_whole(predictive_log_density(model, batch.X, batch.y, key, n_paths, mesh), mesh)
 
 
 @compiled
@@ -36,7 +36,7 @@ def _row_scores_many(
 
     def one(args: tuple[AbstractModel, Batch, PRNGKeyArray]) -> Float[Array, " N"]:
         model, batch, key = args
-        return predictive_log_density(model, batch.X, batch.y, key, n_paths)
+        return predictive_log_density(model, batch.X, batch.y, key, n_paths, mesh)
 
     return kept_whole(jax.lax.map(one, (models, batches, keys)), mesh)
 

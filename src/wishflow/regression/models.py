@@ -7,12 +7,14 @@ import abc
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from ..errors import OptionError
 from ..inducing import InducingBasis, SparseGP, draw_jointly, draw_pathwise
 from ..likelihoods import AbstractLikelihood
+from ..numerics.meshes import split_rows
 
 
 class AbstractModel(eqx.Module):
@@ -26,15 +28,20 @@ class AbstractModel(eqx.Module):
         """One sample of where the rows arrive; noise is independent between rows."""
 
     def carry_samples(
-        self, X: Float[Array, "N D"], key: PRNGKeyArray, n_samples: int, dtype: DTypeLike | None = None
+        self,
+        X: Float[Array, "N D"],
+        key: PRNGKeyArray,
+        n_samples: int,
+        dtype: DTypeLike | None = None,
+        mesh: Mesh | None = None,
     ) -> Float[Array, "{n_samples}*N D"]:
-        """`n_samples` samples of where the rows arrive, one after another.
+        """`n_samples` samples of where the rows arrive, one after another, split over the devices of `mesh`.
 
         Noise is independent between rows, so samples are rows too: under `vmap` XLA would lay out and copy every array
         of a step anew.
         """
         first = jax.random.split(key, n_samples)[0]  # one sample is the same whatever the way it is asked for
-        return self.carry(jnp.tile(X, (n_samples, 1)), first, dtype)
+        return split_rows(self.carry(split_rows(jnp.tile(X, (n_samples, 1)), mesh), first, dtype), mesh)
 
     @property
     @abc.abstractmethod
@@ -87,12 +94,17 @@ def output_components(
 
 
 def predictive_log_density(
-    model: AbstractModel, X: Float[Array, "N D"], y: Float[Array, "N Q"], key: PRNGKeyArray, n_samples: int
+    model: AbstractModel,
+    X: Float[Array, "N D"],
+    y: Float[Array, "N Q"],
+    key: PRNGKeyArray,
+    n_samples: int,
+    mesh: Mesh | None = None,
 ) -> Float[Array, " N"]:
     """Log of the mean density of each row over paths of its own, joint over outputs."""
     n_samples = n_components(model, n_samples)
     k_path, k_density = jax.random.split(key)
-    arrived = model.carry_samples(X, k_path, n_samples)
+    arrived = model.carry_samples(X, k_path, n_samples, mesh=mesh)
     means, variances = model.output.conditioned().marginals(arrived)
     shape = (n_samples, len(X), means.shape[-1])
     by_path = model.likelihood.predictive_log_density(y, means.reshape(shape), variances.reshape(shape), k_density)

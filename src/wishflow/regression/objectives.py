@@ -5,12 +5,14 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Num, PRNGKeyArray, Scalar
 
 from ..inducing import factorised, rotations
 from ..inducing.natural import MOST_KNOWN, SiteRows, Sites
 from ..numerics import platform
+from ..numerics.meshes import split_rows
 from ..training.objective import over_paths, weighted
 from ..training.specs import TrainingSpec
 from ..wishart.specs import has_exact_law, has_point_drift
@@ -56,6 +58,7 @@ def negative_objective(
     dtype: DTypeLike | None = None,
     has_sites: bool = False,
     average: str = "log",
+    mesh: Mesh | None = None,
 ) -> tuple[Scalar, tuple[dict[str, Scalar], Sites | None]]:
     """−(E log p(y|g) − KL_g − c² KL_f − c KL_Σ) and its parts, unweighted, by name.
 
@@ -64,6 +67,7 @@ def negative_objective(
     log 1/S Σ_s exp E_g log p(y | g(x_s)) ("density"). In the first, noise of the path can only lower the fit, because
     no path knows y; in the second it can explain noise in y. The second is a predictive objective and no bound: it has
     not the weights p/q of importance weighting (Burda et al. 2016) for the draws of J. `is_bound` says which is one.
+    Pairs of samples and rows are split over the devices of `mesh`.
     """
     k_path, k_fit = jax.random.split(key)
     inverse = None
@@ -71,13 +75,13 @@ def negative_objective(
         bases, rotated, inverse = factorised(model.bases(), rotations(model), model.output.posterior.factors()[0])
         model = eqx.tree_at(lambda m: [*m.bases(), *rotations(m)], model, [*bases, *rotated])
     samples = n_samples if model.is_stochastic else 1
-    arrived = model.carry_samples(batch.X, k_path, samples, dtype)
+    arrived = model.carry_samples(batch.X, k_path, samples, dtype, mesh)
     a, mean, variance = model.output.projected_marginals(arrived)
-    y = jnp.tile(batch.y, (samples, 1))
+    y = split_rows(jnp.tile(batch.y, (samples, 1)), mesh)
     log_density = model.likelihood.expected_log_density(y, mean, variance, key=k_fit)
     by_row, shares = over_paths(log_density.reshape(samples, -1), average)
     row_weights = batch.n_data / jnp.sum(batch.weights) * batch.weights
-    weights = (row_weights * shares).reshape(-1)
+    weights = split_rows((row_weights * shares).reshape(-1), mesh)
     # Padded rows repeat real ones, so their densities are finite and a weight of zero removes them.
     parts = {"fit": jnp.sum(row_weights * by_row), "kl_output": jnp.sum(model.output.kl()), **model.path_kl()}
     sites = _sites(model, y, a, mean, variance, weights, k_fit, inverse) if has_sites else None

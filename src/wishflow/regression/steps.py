@@ -8,7 +8,6 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree, Scalar
 
-from ..numerics.meshes import split_rows
 from ..numerics.platform import unrolls
 from ..training.steps import AbstractSteps, Loss, next_rows, shuffled
 from .batches import Batch
@@ -26,7 +25,7 @@ class RowSteps(AbstractSteps):
         return shuffled(key, data.weights)
 
     def batch(self, data: Batch, order: PyTree, i: Int[Array, ""]) -> PyTree:
-        return split_rows(next_rows(data, order, i, self.batch_size), self.mesh)
+        return next_rows(data, order, i, self.batch_size)
 
     def has_loops(self, model: Any, data: PyTree) -> bool:
         return isinstance(model, FlowModel) and not unrolls(model.n_steps)
@@ -41,4 +40,5 @@ class RowSteps(AbstractSteps):
             dtype=jnp.dtype(self.flow_dtype),
             has_sites=self.is_natural,
             average=self.average,
+            mesh=self.mesh,
         )

@@ -9,8 +9,8 @@ the same steps are taken whatever the number of devices and processes.
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import equinox as eqx
@@ -21,7 +21,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from ..numerics.devices import on_device
-from ..numerics.meshes import on_all, split_by, split_rows
+from ..numerics.meshes import on_all, split_by
 from ..numerics.scaling import Scaler, with_directions
 from ..training.loop import STEPS_PER_CHUNK
 from ..training.phases import AbstractStream
@@ -43,14 +43,14 @@ class ChunkRows(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class StreamSteps(RowSteps):
-    """Batches that come in the order of the steps."""
+    """Batches that come in the order of the steps: data are `ChunkRows`."""
 
-    def shuffle(self, key: PRNGKeyArray, data: ChunkRows) -> PyTree:
+    def shuffle(self, key: PRNGKeyArray, data: Any) -> PyTree:
         return None
 
-    def batch(self, data: ChunkRows, order: PyTree, i: Int[Array, ""]) -> PyTree:
+    def batch(self, data: Any, order: PyTree, i: Int[Array, ""]) -> PyTree:
         X, y = data.X[i], data.y[i]
-        return split_rows(Batch(X, y, jnp.ones(len(X), X.dtype), data.n_data), self.mesh)
+        return Batch(X, y, jnp.ones(len(X), X.dtype), data.n_data)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +85,9 @@ class RowStream(AbstractStream):
         self.without_rows = np.sort(without)
         self.batch_rows = n_parts * -(-batch_rows // n_parts)
         self._cursors: dict[int, Cursor] = {}
-        self._ahead: tuple[int, threading.Thread, dict[str, Any]] | None = None
+        # One thread for all chunks: memory that ever new threads ask for would not be given back.
+        self._reader = ThreadPoolExecutor(1, "wishflow-rows")
+        self._ahead: tuple[int, Future] | None = None
         self._last: tuple[int, Any] | None = None
 
     def __repr__(self) -> str:
@@ -135,26 +137,13 @@ class RowStream(AbstractStream):
         if self._last is not None and self._last[0] == first:  # the start of a phase looks at its first chunk
             return self._last[1]
         ahead, self._ahead, self._last = self._ahead, None, None
-        if ahead is not None:
-            ahead[1].join()
-        parts = self._read(first) if ahead is None or ahead[0] != first else _result(ahead[2])
+        parts = None if ahead is None else ahead[1].result()  # an error of the reader is raised here
+        if parts is None or ahead is None or ahead[0] != first:
+            parts = self._read(first)
         data = self._placed(parts)
         self._last = (first, data)
-        self._read_ahead(first + STEPS_PER_CHUNK)
+        self._ahead = (first + STEPS_PER_CHUNK, self._reader.submit(self._read, first + STEPS_PER_CHUNK))
         return data
-
-    def _read_ahead(self, first: int) -> None:
-        found: dict[str, Any] = {}
-
-        def read() -> None:
-            try:
-                found["parts"] = self._read(first)
-            except BaseException as error:  # raised where the chunk is asked for
-                found["error"] = error
-
-        thread = threading.Thread(target=read, daemon=True, name="wishflow-rows")
-        thread.start()
-        self._ahead = (first, thread, found)
 
     def _read(self, first: int) -> dict[int, tuple[np.ndarray, np.ndarray]]:
         """The scaled rows of a chunk of each part that this process has devices for, (T, b, ·)."""
@@ -189,12 +178,6 @@ class RowStream(AbstractStream):
             return split_by(block, shape, self.mesh)
 
         return ChunkRows(whole(0), whole(1), on_all(on_device(float(self.n_rows)), self.mesh))
-
-
-def _result(found: dict[str, Any]) -> Any:
-    if "error" in found:
-        raise found["error"]
-    return found["parts"]
 
 
 # --- the order of the rows of a part -------------------------------------------------------------

@@ -101,9 +101,11 @@ class AbstractStream(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Items:
-    """What a phase of stochastic steps goes through: data (stacked), the number of rows of each model, its seed."""
+    """What a phase of stochastic steps goes through: data (stacked, or a stream), the number of rows of each model, its
+    seed.
+    """
 
-    data: PyTree | AbstractStream
+    data: Any
     n_rows: Real[np.ndarray, " K"]
     seeds: tuple[int, ...]
 

@@ -8,8 +8,7 @@ from . import calibration, forecasting, own_file, performance, reproduction, sea
 
 DOCUMENTS = (
     *("README.md", "docs/reproduction.md", "docs/results.md", "docs/performance.md"),
-    "docs/tutorials/own_file.md",
-    "docs/reliability.md",
+    *("docs/tutorials/own_file.md", "docs/reliability.md", "docs/scaling_one_fit.md"),
 )
 PARTS = {
     "overview": reproduction.overview_table,
@@ -39,6 +38,8 @@ PARTS = {
     "first_use": performance.first_use_table,
     "waiting": performance.waiting_table,
     "update_latency": performance.latency_table,
+    "streaming": performance.streaming_table,
+    "projection": performance.projection_table,
     "calibration": calibration.calibration_table,
     "uci_members": calibration.member_table,
     "uci_flows": calibration.flow_table,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..gpu import table as gpu
+from ..speed.works import find_work
 from .text import NOT_MEASURED, grid, result, source_text
 
 GROWTH_FIGURE = "figures/growth.svg"  # beside the page that shows it; `python -m studies.benchmarks.growth --figure`
@@ -138,6 +139,50 @@ def latency_table() -> str:
         both = f"{run['both']['wall']:.3f} ({found['limit']:g})"
         rows[name] = {"kept": run["kept"], **times, "both, seconds (limit)": both, "longest": f"{run['longest']:.3f}"}
     return f"{grid('forecaster', rows)}\n\nSource: {source_text(found['provenance'])}."
+
+
+def streaming_table() -> str:
+    """Rows per second and memory of a fit to files, and of fits to rows in memory."""
+    found = result("streaming.json")
+    if found is None:
+        return NOT_MEASURED
+    first, second = found["memory"]
+    name = f"{found['rows']:,} rows of Parquet"
+    runs = {name: found["files"], "in memory, before": first, "in memory, after": second}
+    rows = {
+        name: {
+            "steps": f"{run['steps']}",
+            "rows per second": f"{run['rows_per_second']:,.0f}",
+            "rows per second of processors": f"{run['rows_per_cpu_second']:,.0f}",
+            "highest resident memory, GiB (limit 2)": f"{run['peak_gib']:.2f}",
+        }
+        for name, run in runs.items()
+    }
+    about = f"{found['inputs']} inputs, {found['inducing']} inducing points, batches of {found['batch']} rows"
+    return f"{grid(about, rows)}\n\nSource: {source_text(found['provenance'])}."
+
+
+# What the projection assumes of a computer with eight GPUs, which was not there to be measured: bytes and seconds of a
+# sum over them by NVLink, and sums of a step that wait for each other.
+N_GPUS, LINK_BYTES, LINK_SECONDS, N_SUMS = 8, 4.5e11, 2e-5, 6
+MANY_ROWS = 10**9
+
+
+def projection_table() -> str:
+    """Minutes for a pass over a billion rows, from measured steps of one GPU and measured reading."""
+    steps, files = result("gpu.json"), result("streaming.json")
+    if steps is None or files is None:
+        return NOT_MEASURED
+    rows = {}
+    for name, key in (("sparse GP, M = 100", "svgp64"), ("diffWGP flow, M = 100, 20 Euler steps", "wishart_shared")):
+        work = find_work(key)
+        n_steps = MANY_ROWS / (N_GPUS * work.rows)
+        traffic = 8 * (2 + work.n_posteriors) * work.n_inducing**2
+        sums = 2 * traffic / LINK_BYTES + N_SUMS * LINK_SECONDS
+        seconds = {"steps": n_steps * steps["works"][key]["step_ms"] / 1e3, "sums over GPUs": n_steps * sums}
+        seconds["reading, one process"] = MANY_ROWS / files["read"]["rows_per_cpu_second"]
+        rows[name] = {f"{part}, minutes": f"{value / 60:.1f}" for part, value in seconds.items()}
+    return grid(f"one pass over {MANY_ROWS:.0e} rows on {N_GPUS} GPUs (projection)", rows)
 
 
 def checks_table() -> str:
