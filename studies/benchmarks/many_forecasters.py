@@ -3,8 +3,8 @@
     python -m studies.benchmarks.many_forecasters            # writes studies/results/many_forecasters.json
     python -m studies.benchmarks.many_forecasters --quick    # a trial on any machine
 
-100 forecasters of 5 series with 400 rows, in two settings: training alone (`validation_fraction=0`, where a fit is little
-else), and the forecaster without options, which also chooses lags, tries candidates and recalibrates, one forecaster
+100 forecasters of 5 series with 400 rows, in two settings: training alone (`validation_fraction=0`, where a fit is
+little else), and the forecaster without options, which also chooses lags, tries candidates and recalibrates, one forecaster
 after another. Both ways run twice, and the second run counts: programs are compiled in the first. On a CPU both are the
 same, one by one.
 """
@@ -48,9 +48,7 @@ class Training(Callback):
 
     def rate(self, is_together: bool) -> float:
         """Steps of models a second, between the ends of chunks; NaN where phases have one chunk alone."""
-        spans = [
-            (last[0] - first[0], last[1] - first[1]) for first, *_, last in self.ends.values() if first is not last
-        ]
+        spans = [(ends[-1][0] - ends[0][0], ends[-1][1] - ends[0][1]) for ends in self.ends.values() if len(ends) > 1]
         n_steps = sum(steps for _, steps in spans)
         seconds = max((s for s, _ in spans), default=0.0) if is_together else sum(s for s, _ in spans)
         return n_steps / seconds if seconds > 0.0 else float("nan")
@@ -76,12 +74,8 @@ def timed(models: list[wf.WishartForecaster], data: list[pd.DataFrame], is_toget
             own = Training()
             wf.fit_many([model], [y], own)
             watch.ends |= {(i, phase): ends for (_, phase), ends in own.ends.items()}
-    seconds = time.perf_counter() - started
-    return {
-        "n_models": len(models),
-        "fits_per_second": len(models) / seconds,
-        "steps_per_second": watch.rate(is_together),
-    }
+    fits = len(models) / (time.perf_counter() - started)
+    return {"n_models": len(models), "fits_per_second": fits, "steps_per_second": watch.rate(is_together)}
 
 
 def run(options: dict[str, Any], n_models: int, n_alone: int, n_rows: int) -> dict[str, Any]:
@@ -96,9 +90,8 @@ def run(options: dict[str, Any], n_models: int, n_alone: int, n_rows: int) -> di
     for name, fitted, is_together in (("alone", alone, False), ("together", together, True)):
         for _ in range(2):
             found[name] = timed(fitted, data[: len(fitted)], is_together)
-    ratios = {
-        f"{what}_ratio": found["together"][what] / found["alone"][what] for what in found["alone"] if "per" in what
-    }
+    rates = ("fits_per_second", "steps_per_second")
+    ratios = {f"{name}_ratio": found["together"][name] / found["alone"][name] for name in rates}
     # The same fits, up to rounding: the objective where training ends, in nats per row.
     ends = [[model.history_["objective"].iloc[-20:].mean() / n_rows for model in ms] for ms in (alone, together)]
     differences = np.abs(np.array(ends[0]) - np.array(ends[1][:n_alone]))
