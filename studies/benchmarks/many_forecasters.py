@@ -4,9 +4,9 @@
     python -m studies.benchmarks.many_forecasters --quick    # a trial on any machine
 
 100 forecasters of 5 series with 400 rows, in two settings: training alone (`validation_fraction=0`, where a fit is
-little else), and the forecaster without options, which also chooses lags, tries candidates and recalibrates, one forecaster
-after another. Both ways run twice, and the second run counts: programs are compiled in the first. On a CPU both are the
-same, one by one.
+little else), and the forecaster without options, which also chooses lags, tries candidates and recalibrates, one
+forecaster after another. Both ways run twice, and the second run counts: programs are compiled in the first. On a CPU
+both are the same, one by one.
 """
 
 from __future__ import annotations
