@@ -13,8 +13,8 @@ from wishflow.regression.presets import PRESETS
 
 DATA = ("boston", "concrete", "kin8nm", "naval", "power", "protein", "wine_white", "bike_paper")
 N_SPLITS = 20
-# What an estimator tells, and to whom, is no setting of a result.
-SILENT_OPTIONS = ("callbacks", "verbose")
+# What an estimator tells, to whom, and where it runs, is no setting of a result.
+SILENT_OPTIONS = ("callbacks", "verbose", "backend", "backend_params")
 
 # Measured roughly, for estimates of time alone: an iteration of SGP in steps of a flow (it has line searches), and how
 # many rows a step costs on an accelerator before the first one is computed.

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 
 import jax
 import numpy as np
@@ -15,7 +16,11 @@ from structure import PACKAGE
 
 import wishflow as wf
 from wishflow.errors import DataError, JobError, OptionError
+from wishflow.numerics import platform
 from wishflow.training.backends import environment_of
+from wishflow.training.loop import StochasticPhase
+from wishflow.training.phases import Items, Outcome, Stretch, unchanged
+from wishflow.training.together import joined_phase, parts_of
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 2))
@@ -52,7 +57,8 @@ def alone():
     return [model.fit(*data) if isinstance(data, tuple) else model.fit(data) for model, data in estimators()]
 
 
-@pytest.mark.parametrize("backend", [None, pytest.param("loky", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", [None, "loky"])
 def test_every_kind_of_estimator_is_the_same_as_fitted_alone(alone, backend, tmp_path):
     models, data = zip(*estimators(), strict=True)
     fitted = wf.fit_many(models, data, backend=backend, backend_params={"n_jobs": 2}, folder=tmp_path)
@@ -66,6 +72,7 @@ def test_every_kind_of_estimator_is_the_same_as_fitted_alone(alone, backend, tmp
     assert list(fitted[0].feature_names_in_) == ["p", "q"] and fitted[0].target_names_ == ["target"]
 
 
+@pytest.mark.slow
 def test_forecasters_and_regressors_are_fitted_in_this_process_too(alone):
     models, data = zip(*estimators()[1::2], strict=True)
     fitted = wf.fit_many(models, data)
@@ -146,9 +153,8 @@ def test_callbacks_are_told_how_many_jobs_are_done(tmp_path):
 
 
 MEMBERS = [
-    (wf.FlowRegressor(n_inducing=5, n_steps=2, max_iter=20, n_members=2, random_state=0), (X, Y)),
+    (wf.SparseGPRegressor(n_inducing=5, max_iter=20, n_members=2, random_state=0), (X, Y)),
     (wf.WishartForecaster(n_inducing=5, rank=1, max_iter=20, lags=1, n_members=2, random_state=0), (SERIES,)),
-    (wf.WishartForecaster(n_inducing=5, rank=1, max_iter=20, validation_fraction=0, n_members=2), (SERIES,)),
 ]
 
 
@@ -188,3 +194,50 @@ def test_workers_set_their_environment_before_jax_is_imported():
     assert environment_of("loky", {"n_jobs": 4})[name] == "0.225"
     assert environment_of("ray", {"ray_remote_args": {"num_gpus": 0.5}}) == {name: "0.450"}
     assert environment_of("dask", {}) == {} and environment_of("dask", {"memory_fraction": 0.3}) == {name: "0.300"}
+
+
+def forecasters(*sizes):
+    """Forecasters of different shapes: each is trained by itself, on the CPU too."""
+    options = {"rank": 1, "max_iter": 20, "lags": 1, "random_state": 3}
+    return [wf.WishartForecaster(n_inducing=size, **options) for size in sizes]
+
+
+@pytest.mark.slow
+def test_forecasters_that_wait_for_each_other_are_the_same_as_fitted_alone(monkeypatch):
+    alone = [model.fit(SERIES) for model in forecasters(5, 6)]
+    monkeypatch.setattr(platform, "trains_together", lambda n: True)
+    seen = []
+
+    class Phases(wf.callbacks.Callback):
+        def on_chunk(self, event):
+            seen.append((event.phase, event.model_index, event.n_models))
+
+    together = wf.fit_many(forecasters(5, 6), [SERIES, (SERIES, None, 3)], Phases())
+    assert seen[:2] == [("series", 0, 2), ("series", 1, 2)] and together[1].fh_ == 3
+    for one, other in zip(alone, together, strict=True):
+        assert one.status_ == other.status_ and other.callbacks is None
+        for a, b in zip(jax.tree.leaves(one.model_), jax.tree.leaves(other.model_), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_an_error_in_a_forecaster_ends_those_that_wait_for_it(monkeypatch):
+    monkeypatch.setattr(platform, "trains_together", lambda n: True)
+    models, n_threads = forecasters(5, 6), threading.active_count()
+    with pytest.raises(DataError):
+        wf.fit_many(models, [SERIES, SERIES.iloc[::-1]])
+    assert not any(hasattr(model, "model_") for model in models) and threading.active_count() == n_threads
+
+
+def phase_of(i):
+    """A phase of a model that is a number, on three rows."""
+    items, rest = Items(np.full(3, float(i)), np.array([3]), (i,)), Stretch(np.ones(1), np.full(1, 2.0 + i))
+    return StochasticPhase("p", 1, unchanged, None, items, None, rest=rest)
+
+
+def test_phases_of_equal_shape_become_one(types_unchecked):
+    whole = joined_phase([phase_of(0), phase_of(1)])
+    assert whole.n_models == 2 and whole.items.seeds == (0, 1) and whole.items.data.shape == (2, 3)
+    np.testing.assert_array_equal(whole.items.n_rows, [3, 3])
+    np.testing.assert_array_equal(whole.rest.stride, [2.0, 3.0])
+    parts = parts_of(Outcome(np.array([5.0, 6.0]), ("a", "b")), 2)
+    assert [float(part.models) for part in parts] == [5.0, 6.0] and [part.status for part in parts] == [("a",), ("b",)]

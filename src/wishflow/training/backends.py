@@ -230,7 +230,10 @@ def _computed(call: bytes) -> bytes:
 
 
 def _pickled(value: Any) -> bytes:
-    from joblib.externals import cloudpickle
+    try:
+        import cloudpickle  # what joblib depends on, or holds in older versions
+    except ImportError:
+        from joblib.externals import cloudpickle
 
     return cloudpickle.dumps(value)
 

@@ -1,7 +1,7 @@
 """Fits that go their own ways, but train together.
 
 Whenever all of them wait for a phase of training, the phases of equal shape become one, for all models in one program.
-Each fit runs in a thread of its own, and only one of them runs at a time: the next one runs when a fit comes to a phase.
+Each fit runs in a thread of its own, and only one of them runs at a time, until it comes to a phase.
 The phases themselves run in the thread of the caller, so that Ctrl-C ends them.
 """
 
