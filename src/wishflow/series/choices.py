@@ -82,7 +82,10 @@ def choose(judge: Judge, given: Given) -> tuple[Choice, ...]:
     if not by_evidence.is_short(judge.n_rows, judge.dim):
         return (rolled,)
     first = by_the_evidence(judge, given)
-    return (first,) if first.config == rolled.config else (first, rolled)
+    if first.config != rolled.config:
+        return (first, rolled)
+    said = {"options": "the evidence and rolled forecasts choose the same"}
+    return (dataclasses.replace(first, reasons={**first.reasons, **said}),)
 
 
 def by_rolled_forecasts(judge: Judge, given: Given) -> Choice:

@@ -17,6 +17,8 @@ from .validated import Trial, Validated, choose, numbers_of
 # Standard errors by which the second fit must be ahead: of a GP drift, of which the evidence says nothing, and of a
 # linear drift, of which it has said more than few windows can.
 LEAD_OF_GP, LEAD_OF_LINEAR = 1.0, 2.0
+# The part of the CRPS that it must gain: fits that are nearly the same differ by little, but by many standard errors.
+LEAST_GAIN = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,14 +33,15 @@ class Verdict:
 def compared(found: Sequence[Validated], ways: Sequence[str]) -> Verdict:
     """The first of two fits, or the second where it is clearly ahead.
 
-    It must lose at no band of horizons, as any candidate beside the linear model (`validated.choose`). Fits that were
-    scored on different rows are not compared: the first is kept.
+    It must lose at no band of horizons, as any candidate beside the linear model (`validated.choose`), and gain a
+    percent. Fits that were scored on different rows are not compared: the first is kept.
     """
     first, second = (one.rolled for one in found)
     which, said = 0, f"not compared with {ways[1]}, which have other held-back rows"
     if first is not None and second is not None and _are_alike(first, second):
         lead = LEAD_OF_GP if any("gp" in one.spec.drift for one in found[1].members) else LEAD_OF_LINEAR
-        which = int(choose([first, second], lead) is second)
+        gain = 1.0 - float(np.mean(second.by_band() / first.by_band()))
+        which = int(choose([first, second], lead) is second and gain >= LEAST_GAIN)
         scores = [f"{way} {numbers_of(one)}" for way, one in zip(ways, (first, second), strict=True)]
         said = f"CRPS on held-back rows: {'; '.join(scores)}"
         said += "" if which else ", not clearly ahead or behind at a band"
