@@ -14,6 +14,7 @@ from wishflow import specs
 from wishflow.errors import ModelFileError, OptionError, WishflowError
 from wishflow.files.model_file import read_model, write_model
 from wishflow.files.trust import check_counts
+from wishflow.series import DynamicsSpec
 
 pytestmark = pytest.mark.usefixtures("types_unchecked")
 TIMES = pd.date_range("2024-01-01", periods=60, freq="h")
@@ -179,8 +180,8 @@ def test_an_empty_array_raises_no_limit():
 )
 def test_fields_of_specs_have_the_types_of_their_annotations(fields):
     with pytest.raises(OptionError, match="of DynamicsSpec is a"):
-        specs.from_json({"kind": "DynamicsSpec", **fields})
-    assert specs.from_json({"kind": "DynamicsSpec", "max_gap": 24, "lags": [1, 3]}).lags == (1, 3)
+        specs.from_json({"kind": DynamicsSpec.__name__, **fields})
+    assert specs.from_json({"kind": DynamicsSpec.__name__, "max_gap": 24, "lags": [1, 3]}).lags == (1, 3)
 
 
 def test_attributes_of_a_forecaster_are_those_that_are_known(files, tmp_path):
