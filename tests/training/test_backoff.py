@@ -57,7 +57,8 @@ def poison(monkeypatch):
 
     def steps(share, reach=np.inf):
         def made(group, n_samples):
-            return Poisoned(**vars(original(group, n_samples)), share=share, reach=reach)
+            found, items = original(group, n_samples)
+            return Poisoned(**vars(found), share=share, reach=reach), items
 
         monkeypatch.setattr(training, "_steps", made)
 
