@@ -141,7 +141,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=N_ROWS)
     parser.add_argument("--folder", type=Path, default=ROOT / ".bench" / "streaming")
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--output", type=Path, default=output("streaming.json"))
     return parser.parse_args(arguments)
 
 
@@ -162,7 +162,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "read": measured("read", folder, options.rows),
         "provenance": provenance(),
     }
-    path = options.output or output("streaming.json", options.rows != N_ROWS)
+    is_trial = options.rows != N_ROWS and options.output == output("streaming.json")
+    path = output("streaming.json", is_trial=True) if is_trial else options.output
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json_atomic(path, found)
     print(json.dumps({name: found[name] for name in ("files", "memory", "read")}, indent=2))

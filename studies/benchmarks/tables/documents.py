@@ -8,7 +8,7 @@ from . import calibration, forecasting, own_file, performance, reproduction, sea
 
 DOCUMENTS = (
     *("README.md", "docs/reproduction.md", "docs/results.md", "docs/performance.md"),
-    *("docs/tutorials/own_file.md", "docs/reliability.md", "docs/scaling_one_fit.md"),
+    *("docs/tutorials/own_file.md", "docs/reliability.md", "docs/scaling.md", "docs/scaling_one_fit.md"),
 )
 PARTS = {
     "overview": reproduction.overview_table,
@@ -38,6 +38,7 @@ PARTS = {
     "first_use": performance.first_use_table,
     "waiting": performance.waiting_table,
     "update_latency": performance.latency_table,
+    "together": performance.together_table,
     "streaming": performance.streaming_table,
     "projection": performance.projection_table,
     "calibration": calibration.calibration_table,

@@ -141,6 +141,22 @@ def latency_table() -> str:
     return f"{grid('forecaster', rows)}\n\nSource: {source_text(found['provenance'])}."
 
 
+def together_table() -> str:
+    """Forecasters trained together, beside one by one."""
+    found = result("many_forecasters.json")
+    if not found:
+        return NOT_MEASURED
+    rows = {
+        name: {
+            "fits a second, one by one": f"{run['alone']['fits_per_second']:.3g}",
+            "together": f"{run['together']['fits_per_second']:.3g}",
+            f"ratio (bar {found['limit']:.0f})": f"{run['fits_per_second_ratio']:.1f}",
+        }
+        for name, run in found["runs"].items()
+    }
+    return f"{grid('100 forecasters', rows)}\n\nSource: {source_text(found['provenance'])}."
+
+
 def streaming_table() -> str:
     """Rows per second and memory of a fit to files, and of fits to rows in memory."""
     found = result("streaming.json")
