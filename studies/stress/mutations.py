@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
-from wishflow.files.model_file import FORMAT_NAME, _checksum
+from wishflow.files.model_file import FORMAT_NAME, checksum
 
 MOST_CHANGES = 4
 VALUES: list[Any] = [
@@ -56,8 +56,8 @@ def mutated_model(content: bytes, others: bytes, rng: np.random.Generator, is_we
             metadata = {**metadata, "format_version": str(rng.choice(["1", "2", "3", "-1", "9" * 50]))}
         else:
             arrays = mutated_arrays(arrays, rng)
-    checksum = _checksum(text, arrays) if is_well_formed else kept
-    return safetensors.numpy.save(arrays, {**metadata, "format": FORMAT_NAME, "header": text, "sha256": checksum})
+    sha256 = checksum(text, arrays) if is_well_formed else kept
+    return safetensors.numpy.save(arrays, {**metadata, "format": FORMAT_NAME, "header": text, "sha256": sha256})
 
 
 def unpacked(content: bytes) -> tuple[dict[str, str], Arrays]:
