@@ -236,7 +236,9 @@ def test_of_cells_side_by_side_the_longest_start_first(runs, monkeypatch):
     """One worker takes them in the order in which they were handed in."""
     monkeypatch.setattr(reproduce, "pool", lambda n: ThreadPoolExecutor(1))
     cells_of = [Cell("boston", model, n_splits=2) for model in ("sgp", "diffwgp5", "nonoise")]
-    list(reproduce._side_by_side(dict(zip(cells_of, (1.0, 3.0, 2.0), strict=True)), None, SuiteProgressOfNone(), 1))
+    list(
+        reproduce._side_by_side(dict(zip(cells_of, (1.0, 3.0, 2.0), strict=True)), None, SuiteProgressOfNone(), 1, None)
+    )
     assert runs == [("boston", "diffwgp5"), ("boston", "nonoise"), ("boston", "sgp")]
 
 
@@ -259,7 +261,7 @@ def test_a_process_that_dies_costs_no_other_cell(runs, monkeypatch):
 
     def results(n_breaks):
         Breaking.n_breaks = n_breaks
-        return dict(reproduce._side_by_side(work, None, SuiteProgressOfNone(), 2))
+        return dict(reproduce._side_by_side(work, None, SuiteProgressOfNone(), 2, None))
 
     assert [results(2)[cell]["model"] for cell in SOME] == [cell.model for cell in SOME]
     texts = results(4)
@@ -651,6 +653,7 @@ def test_the_command_passes_its_options_on(monkeypatch, tmp_path):
                 "preset": "paper",
                 "group": 2,
                 "n_processes": 3,
+                "backend": None,
                 "is_report_only": True,
             },
         )

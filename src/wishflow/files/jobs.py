@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib
 import json
 import os
-import pickle
+import pkgutil
 import platform
 import traceback
 from collections.abc import Mapping, Sequence
@@ -102,32 +101,6 @@ class JobFolder:
         return self.path / "errors" / f"{name}.json"
 
 
-def outcome(call: bytes, environment: Mapping[str, str]) -> tuple[Any, Exception | None]:
-    """In a worker: make a call, and return its result or its error.
-
-    Parameters
-    ----------
-    call : bytes
-        A pickled pair of a function and its arguments. It is read after the environment is set.
-    environment : mapping of str to str
-        Variables that are set unless they are set already.
-
-    Returns
-    -------
-    result : object
-        What the function returned.
-    error : Exception or None
-        What it raised.
-    """
-    for variable, value in environment.items():
-        os.environ.setdefault(variable, value)
-    try:
-        function, arguments = pickle.loads(call)
-        return function(*arguments), None
-    except Exception as error:
-        return None, error
-
-
 def work(folder: str, names: Sequence[str], function: str) -> None:
     """Do jobs, in a worker: errors are written into the folder, and jobs that have a result are left as they are.
 
@@ -144,8 +117,7 @@ def work(folder: str, names: Sequence[str], function: str) -> None:
     waiting = [name for name in names if not jobs.is_done(name)]
     if not waiting:
         return
-    module, _, attribute = function.partition(":")
-    do = getattr(importlib.import_module(module), attribute)
+    do = pkgutil.resolve_name(function)
     try:
         do(jobs, waiting)
     except Exception as error:

@@ -15,7 +15,7 @@ from ..errors import DataError
 from .json import plain
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 Arrays = dict[str, np.ndarray]
 
@@ -144,7 +144,7 @@ def _value(value: Any) -> Any:
 # --- indices -----------------------------------------------------------------------------------------
 
 
-def _index_header(index: pd.Index, arrays: Arrays) -> dict[str, Any]:
+def _index_header(index: Any, arrays: Arrays) -> dict[str, Any]:
     import pandas as pd
 
     if isinstance(index, pd.MultiIndex):
@@ -169,7 +169,7 @@ def _freq_name(freq: Any) -> str | None:
     return freq.freqstr if freq is not None and pd.tseries.frequencies.to_offset(freq.freqstr) == freq else None
 
 
-def _index_of(header: dict[str, Any], arrays: Arrays) -> pd.Index:
+def _index_of(header: dict[str, Any], arrays: Arrays) -> Any:
     import pandas as pd
 
     kind = header["kind"]

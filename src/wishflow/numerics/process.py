@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..errors import ForkError
@@ -94,3 +95,29 @@ class Origin:
 # Both are facts about the process, which is why they are kept here and not passed on.
 BLAS = BlasLimit()
 ORIGIN = Origin()
+
+
+def outcome(call: bytes, environment: Mapping[str, str]) -> tuple[Any, Exception | None]:
+    """In a worker: make a call, and return its result or its error.
+
+    Parameters
+    ----------
+    call : bytes
+        A pickled pair of a function and its arguments. It is read after the environment is set.
+    environment : mapping of str to str
+        Variables that are set unless they are set already.
+
+    Returns
+    -------
+    result : object
+        What the function returned.
+    error : Exception or None
+        What it raised.
+    """
+    for variable, value in environment.items():
+        os.environ.setdefault(variable, value)
+    try:
+        function, arguments = pickle.loads(call)
+        return function(*arguments), None
+    except Exception as error:
+        return None, error

@@ -15,11 +15,14 @@ REMEDY = (
 
 
 def summary_of(estimator: Any) -> str:
-    """Iterations, how they ended, skipped steps, and the size of the diffusion."""
+    """Iterations, how they ended, names of columns, skipped steps, and the size of the diffusion."""
+    members = f", {estimator.n_members} members" if estimator.n_members > 1 else ""
     lines = [
-        f"{type(estimator).__name__}, {estimator.n_features_in_} inputs, {estimator.n_iter_} iterations",
+        f"{type(estimator).__name__}, {estimator.n_features_in_} inputs, {estimator.n_iter_} iterations{members}",
         f"status: {estimator.status_}",
     ]
+    columns = {"targets": estimator.target_names_, "inputs": getattr(estimator, "feature_names_in_", None)}
+    lines += [f"{what}: {', '.join(map(str, names))}" for what, names in columns.items() if names is not None]
     lines += skipped_words(estimator.history_)
     ratio = diffusion_ratio(estimator.model_)
     return "\n".join(lines if ratio is None else [*lines, ratio_words(ratio, REMEDY)])

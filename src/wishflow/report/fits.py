@@ -18,25 +18,13 @@ def words(model: Any) -> str:
     """Options, status and summary of a model, as HTML: readable without a script."""
     if model is None:
         return ""
-    lines = [model.summary()] if hasattr(model, "summary") else _of_rows(model)
+    lines = [model.summary()]
     given = [f"{name}={value!r}" for name, value in _given_options(model).items()]
     if given:
         lines += ["", "options given: " + ", ".join(given)]
     text = html.escape("\n".join(lines))
     title = '<h2 id="trained">What was trained</h2>'
     return f'<section aria-labelledby="trained">{title}<pre tabindex="0">{text}</pre></section>'
-
-
-def _of_rows(model: Any) -> list[str]:
-    """What a regressor or a classifier was fitted to, and how that ended."""
-    members = f", {model.n_members} members" if getattr(model, "n_members", 1) > 1 else ""
-    lines = [f"{type(model).__name__}, {model.n_iter_} iterations{members}", f"status: {model.status_}"]
-    for what, names in (("targets", model.target_names_), ("inputs", getattr(model, "feature_names_in_", None))):
-        if names is not None:
-            lines.append(f"{what}: {', '.join(map(str, names))}")
-    if getattr(model, "feature_names_in_", None) is None:
-        lines.append(f"inputs: {model.n_features_in_}, without names")
-    return lines
 
 
 def _given_options(model: Any) -> dict[str, Any]:

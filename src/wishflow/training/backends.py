@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..errors import JobError, OptionError, unknown_option
-from ..files.jobs import outcome
 from ..numerics.devices import computing
+from ..numerics.process import outcome
 from ..specs import checks
 
 BACKENDS = ("loky", "ray", "dask", "slurm")
@@ -230,10 +230,7 @@ def _computed(call: bytes) -> bytes:
 
 
 def _pickled(value: Any) -> bytes:
-    try:
-        import cloudpickle  # what joblib depends on, or holds in older versions
-    except ImportError:
-        from joblib.externals import cloudpickle
+    import cloudpickle
 
     return cloudpickle.dumps(value)
 

@@ -90,7 +90,20 @@ class Checkpointing:
             checks.positive_int("every_steps", self.every_steps)
 
     def is_due(self, seconds: float, n_steps: int) -> bool:
-        """Whether a state is written, so many seconds and steps after the one before it."""
+        """Whether a state is to be written.
+
+        Parameters
+        ----------
+        seconds : float
+            Time since the state before it.
+        n_steps : int
+            Steps since then.
+
+        Returns
+        -------
+        bool
+            True if one of the two limits is reached.
+        """
         is_late = self.every_seconds is not None and seconds >= self.every_seconds
         return is_late or (self.every_steps is not None and n_steps >= self.every_steps)
 
