@@ -1,6 +1,6 @@
 """A folder of jobs: each a JSON spec with its data, and one file as its result, so that a run can be started again.
 
-Nothing here imports JAX: `outcome` sets variables of the environment that JAX reads when it is imported.
+Nothing here imports JAX: workers first set variables of the environment that JAX reads when it is imported.
 
 - `jobs/NAME.json`: what is to be done; NAME is a fingerprint of spec and data.
 - `data/NAME.wishflow`: the data of one or several jobs.
