@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import wishflow as wf
+from wishflow.errors import DataError, OptionError
 from wishflow.regression.presets import fast_preset
 
 pytest.importorskip("pyarrow", reason="Parquet needs the extra parquet")
@@ -124,6 +125,22 @@ def test_predictions_are_written_file_by_file(folder, frame, tmp_path):
     assert found["id"].tolist() == frame["id"].tolist()
     expected = model.predict_frame(frame[["a", "b"]], alpha=[0.1, 0.9])
     np.testing.assert_allclose(found.iloc[:, 1:].to_numpy(), expected.to_numpy(), rtol=1e-9)
+
+
+def test_predictions_replace_no_data_and_mix_with_no_others(folder, frame, tmp_path):
+    model = wf.SparseGPRegressor(n_inducing=5, max_iter=5).fit(frame[["a", "b"]][:100], frame["y"][:100])
+    for inside in (folder, folder / "predictions"):
+        with pytest.raises(OptionError, match="lies in the source"):
+            model.predict_dataset(folder, inside)
+    out = model.predict_dataset(folder, tmp_path / "out")
+    with pytest.raises(OptionError, match="holds predictions already"):
+        model.predict_dataset(folder, out)
+
+
+def test_filtered_data_are_refused_with_what_to_do(folder):
+    data = pyarrow.dataset.dataset(folder).filter(pyarrow.dataset.field("a") > 0.0)
+    with pytest.raises(DataError, match="write_dataset"):
+        wf.SparseGPRegressor().fit_dataset(data, target="y", columns=["a", "b"])
 
 
 @pytest.mark.slow

@@ -38,6 +38,7 @@ def fit_of(factors, drift="linear+gp", y=Y, noise=0.0, seed=0):
         (fit_of((0.995, 0.995, 0.995)), 0),  # ahead, but by nothing that matters
         (fit_of((0.5, 0.5, 1.01)), 0),  # it loses at one band
         (fit_of((0.9, 0.9, 0.9), y=Y + 1.0), 0),  # scored on other rows
+        (fit_of((0.9, 0.9, 0.9), y=Y + 4e-15), 1),  # the same rows after another transform
         (fit_of((0.5, 0.5, 0.5), y=None), 0),
     ],
 )

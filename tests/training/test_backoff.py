@@ -3,6 +3,7 @@
 import dataclasses
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import equinox as eqx
 import jax
@@ -20,6 +21,7 @@ from wishflow.regression.steps import RowSteps
 from wishflow.regression.training import train
 from wishflow.training import chunk
 from wishflow.training.backoff import MOST_TRIES, Trouble, another_try, warn_of_skipped_steps
+from wishflow.training.loop import has_fallen
 from wishflow.training.stacks import choose, stacked, unstacked
 
 
@@ -143,3 +145,13 @@ def test_the_progress_line_says_how_many_steps_were_skipped(capsys):
     bar.on_end()
     found = capsys.readouterr()
     assert "2 steps skipped" in found.out + found.err
+
+
+@pytest.mark.parametrize(("last", "expected"), [(1.0, False), (-50.0, True)])
+def test_single_steps_that_are_not_finite_do_not_count_as_a_fall(last, expected):
+    phase = SimpleNamespace(n_models=2, items=SimpleNamespace(n_rows=np.array([10, 10])))
+    begin = {"fit": np.zeros((2, 10))}
+    fit = np.full((2, 30), last)
+    fit[0, -1] = np.nan
+    fit[1] = np.nan  # nothing is left: the counter of skipped steps has its say
+    assert has_fallen(phase, np.ones(2), begin, {"fit": fit}, 30).tolist() == [expected, False]

@@ -200,6 +200,18 @@ def test_a_state_that_cannot_be_is_left_for_the_one_before_it(tmp_path):
     assert_equal(whole, resumed)  # the history too: no step is in it twice
 
 
+def test_states_that_were_refused_do_not_push_out_new_ones(tmp_path):
+    with pytest.raises(Killed):
+        FITS["series"](checkpoint_dir=tmp_path, callbacks=[KillAfter(3)])
+    (folder,) = tmp_path.iterdir()
+    for path in folder.iterdir():
+        path.write_bytes(b"damaged")
+    with pytest.warns(UserWarning, match="is not used"), pytest.raises(Killed):
+        FITS["series"](checkpoint_dir=tmp_path, callbacks=[KillAfter(2)])
+    (path,) = folder.iterdir()
+    assert path.name == "0001-000000100.ckpt" and read_model(path)[0]["number"] == 1
+
+
 def test_checkpoints_hold_no_pickles(tmp_path):
     FITS["series"](checkpoint_dir=tmp_path)
     for path in next(tmp_path.iterdir()).iterdir():

@@ -60,6 +60,7 @@ def predicted_dataset(model: Any, source: Any, destination: Any, alpha: Any, kee
     missing = [name for name in [*inputs, *keep] if name not in dataset.schema.names]
     if missing:
         raise DataError(f"there is no column {missing[0]!r}; expected one of {dataset.schema.names}.")
+    _check_destination(folder, source)
     folder.mkdir(parents=True, exist_ok=True)
     for number, fragment in enumerate(dataset.get_fragments()):
         if number % n_processes() == process_number():
@@ -67,6 +68,24 @@ def predicted_dataset(model: Any, source: Any, destination: Any, alpha: Any, kee
             parts = (_predicted(model, batch, inputs, alpha, keep) for batch in batches if batch.num_rows)
             _write_parts(folder / f"part-{number:06d}.parquet", parts)
     return folder
+
+
+def _check_destination(folder: Path, source: Any) -> None:
+    """Predictions must replace no data, be no part of them, and not mix with those of another call."""
+    if (
+        isinstance(source, str | Path)
+        and Path(source).is_dir()
+        and folder.resolve().is_relative_to(Path(source).resolve())
+    ):
+        raise OptionError(
+            f"the destination {str(folder)!r} lies in the source {str(source)!r}; expected a folder outside of it: "
+            "predictions would be read as data."
+        )
+    if n_processes() == 1 and any(folder.glob("part-*.parquet")):
+        raise OptionError(
+            f"the destination {str(folder)!r} holds predictions already; expected a new folder, or remove its "
+            "part-*.parquet first: parts of two models would be read as one."
+        )
 
 
 def _predicted(model: Any, batch: Any, inputs: list[str], alpha: Any, keep: Sequence[str]) -> Any:

@@ -82,10 +82,14 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         """
         n_members = checks.positive_int("n_members", self.n_members)
         workers = Workers.of(self.backend, self.backend_params)
-        problem = placed(problem, data_mesh(devices))
-        checkpoints = checkpoints_of(self.checkpoint_dir, type(self).__name__, problem, n_members)
-        # Of several processes the first one talks, and decides for all.
-        callbacks = watched(make_callbacks(self, problem.n_rows) if is_first_process() else [], checkpoints)
+        mesh = data_mesh(devices)
+        problem = placed(problem, mesh)
+        # Members on a backend have no checkpoints.
+        folder = self.checkpoint_dir if n_members == 1 or workers.are_here else None
+        checkpoints = checkpoints_of(folder, type(self).__name__, problem, n_members)
+        # Of several processes with one fit the first one talks, and decides for all.
+        talks = mesh is None or is_first_process()
+        callbacks = watched(make_callbacks(self, problem.n_rows) if talks else [], checkpoints)
         with computing(), interruptible(checkpoints):
             if n_members == 1:
                 fitted._accept(train([problem], callbacks)[0])

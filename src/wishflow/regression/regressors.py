@@ -136,10 +136,10 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         Notes
         -----
         The steps are stochastic for all likelihoods and sizes. A preset has as many of them as for data in memory; one
-        pass over N rows is N / `batch_size` iterations. Rows are shuffled within windows of 262,144 of them, and units
-        of reading (row groups of Parquet) are visited in random order. Small row groups, of some 100,000 rows or fewer,
-        are shuffled better and read with less memory. The law of a flow is recalibrated by the held-back rows; that of
-        a sparse GP is not.
+        pass over N rows is N / `batch_size` iterations. In each part rows are shuffled within windows of 262,144 /
+        `n_parts`, and units of reading (row groups of Parquet) are visited in random order. Small row groups, of some
+        5,000 rows, are shuffled better and read with less memory. The law of a flow is recalibrated by the held-back
+        rows; that of a sparse GP is not.
 
         Examples
         --------

@@ -65,6 +65,13 @@ def opened(source: Any) -> Any:
     """A `pyarrow.dataset.Dataset`: as it was given, or of a file, a folder or a list of files."""
     dataset = arrow_datasets()
     if isinstance(source, dataset.Dataset):
+        try:
+            next(iter(source.get_fragments()), None)
+        except ValueError as error:  # pyarrow reads no single files of what was filtered or projected
+            raise DataError(
+                f"the data cannot be read file by file ({error}); expected files as they are: write the filtered rows "
+                "first, by pyarrow.dataset.write_dataset(data.filter(...), folder, format='parquet')."
+            ) from error
         return source
     if not isinstance(source, str | Path | list | tuple):
         raise OptionError(f"source={source!r} given; expected a path, a list of paths or a pyarrow.dataset.Dataset.")
@@ -209,6 +216,6 @@ def _check_finite(block: np.ndarray, columns: Sequence[str], first: int) -> None
         return
     row, column = np.argwhere(~np.isfinite(block))[0]
     raise DataError(
-        f"row {first + row} has no finite number in column {columns[column]!r}; expected one everywhere: filter such "
-        "rows out, with pyarrow for example, or fill them in."
+        f"row {first + row} has no finite number in column {columns[column]!r}; expected one everywhere: write the "
+        "other rows to Parquet first (pyarrow.dataset.write_dataset(data.filter(...), folder)), or fill them in."
     )

@@ -13,6 +13,7 @@ from ..callbacks import CallbackList
 from ..inducing.points import inducing_points
 from ..numerics.devices import computing, on_device
 from ..training.backends import Workers
+from ..training.checkpoints import checkpoints_among
 from ..training.journal import Trained
 from ..training.loop import STOPPED
 from ..training.specs import TrainingSpec
@@ -65,16 +66,27 @@ def train(
     prepared = [_prepared(task, calibrates) for task in tasks]
     with computing(), CallbackList(callbacks(prepared[0].n_items)) as calls:
         found = _trained(prepared[0], calls, workers)
-        is_ended = any(one.status.startswith(STOPPED) for one in found.members)
         others = [p for p in prepared[1:] if p.validated is not None and prepared[0].validated is not None]
-        if is_ended or not others:
+        ways = [task.settings.way for task in tasks]
+        if not others:
             return tasks[0], found
+        if _is_ended(found, calls):
+            return _chosen(tasks[0], f"by {ways[0]}: training was stopped before {ways[1]} were tried"), found
         other = _trained(others[0], calls, workers)
-    verdict = compared((found, other), [task.settings.way for task in tasks])
-    kept = tasks[verdict.which]
-    reasons = {**kept.settings.reasons, "options": verdict.why}
-    settings = dataclasses.replace(kept.settings, reasons=reasons)
-    return dataclasses.replace(kept, settings=settings), verdict.kept
+    verdict = compared((found, other), ways)
+    return _chosen(tasks[verdict.which], verdict.why), verdict.kept
+
+
+def _is_ended(found: Validated, calls: CallbackList) -> bool:
+    """Whether a callback or a signal has stopped training."""
+    kept = checkpoints_among(calls)
+    is_interrupted = kept is not None and kept.is_interrupted
+    return is_interrupted or any(one.status.startswith(STOPPED) for one in found.members)
+
+
+def _chosen(task: FitTask, why: str) -> FitTask:
+    settings = dataclasses.replace(task.settings, reasons={**task.settings.reasons, "options": why})
+    return dataclasses.replace(task, settings=settings)
 
 
 def _prepared(task: FitTask, calibrates: bool) -> _Prepared:

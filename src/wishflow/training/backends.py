@@ -257,7 +257,7 @@ class Workers:
 
     def map(self, function: Callable, calls: Sequence[tuple]) -> list[Any]:
         """What a function returns for each call, in order; one after another in this process."""
-        if self.backend is None:
+        if self.backend is None or not calls:
             return [function(*call) for call in calls]
         sent = [(_pickled((function, call)),) for call in calls]
         found = dict(completed(_computed, sent, self.backend, self.params))

@@ -34,7 +34,6 @@ from ..callbacks import Callback, CallbackList, ChunkEvent
 from ..errors import CheckpointError, ModelFileError, OptionError
 from ..files.arrays import flatten_arrays, part_of, unflatten_arrays
 from ..files.model_file import read_model, write_model
-from ..numerics.meshes import is_first_process
 from ..specs import Spec, checks
 from .journal import Journal
 
@@ -131,6 +130,7 @@ class Checkpoints(Callback):
         self.options, self.folder = options, Path(options.folder) / name
         self.n_phases = 0
         self.is_interrupted = self.is_terminated = False
+        self.is_writer = True
         self._saved, self._saved_step = time.monotonic(), 0
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -194,7 +194,7 @@ class Checkpoints(Callback):
     def _write(
         self, number: int, phase: str, state: PyTree, n_done: int, journal: Journal, is_end: bool = False
     ) -> None:
-        if not is_first_process():  # which writes for all
+        if not self.is_writer:
             return
         records = [_joined(own, phase) for own in journal.records]
         arrays = {f"state.{name}": array for name, array in flatten_arrays(state).items()}
@@ -208,8 +208,11 @@ class Checkpoints(Callback):
         except OSError as error:
             raise _not_written(path, error) from error
         self._saved, self._saved_step = time.monotonic(), n_done
-        old = sorted(self.folder.glob(f"{number:04d}-*.ckpt"))[: -1 if is_end else -self.options.keep]
-        for other in old:
+        # Later ones were not used, or training would have gone on from them.
+        others = sorted(other for other in self.folder.glob(f"{number:04d}-*.ckpt") if other != path)
+        before = [other for other in others if other.name < path.name]
+        kept = [] if is_end else before[max(0, len(before) + 1 - self.options.keep) :]
+        for other in set(others) - set(kept):
             with contextlib.suppress(OSError):
                 other.unlink()
 

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int, PyTree
 
 from ..errors import TrainingError
 from ..numerics.devices import on_device, random_key
-from ..numerics.meshes import agreed, on_all
+from ..numerics.meshes import agreed, gathered, is_first_process, on_all
 from . import chunk
 from .backoff import MOST_TRIES, Trouble, another_try, warn_of_skipped_steps, with_jitter_that_works
 from .checkpoints import Checkpoints, checkpoints_among
@@ -106,6 +106,7 @@ class StochasticPhase(AbstractPhase):
             state, records, n = advance(self, state)
             stop = journal.add(self.name, int(state.done), max(n_planned, int(state.done)), records, n, self.is_bound)
             _warn_of_giving_up((state.status == STATUSES.index(GAVE_UP)) & (before != state.status), journal.indices)
+            kept.share_signals()
             kept.after_chunk(state)
             state = stopped(self, state, agreed(stop | kept.is_interrupted, self.steps.mesh))
         kept.at_end(state)
@@ -124,6 +125,8 @@ class KeptPhase:
     @classmethod
     def of(cls, phase: StochasticPhase, journal: Journal) -> KeptPhase:
         found = checkpoints_among(journal.calls)
+        if found is not None:  # of several processes with one fit the first writes for all
+            found.is_writer = phase.steps.mesh is None or is_first_process()
         return cls(found, 0 if found is None else found.next_phase(), phase, journal)
 
     @property
@@ -139,6 +142,14 @@ class KeptPhase:
 
     def _is_sound(self, state: PhaseState) -> bool:
         return is_sound(self.phase, state)
+
+    def share_signals(self) -> None:
+        """A signal to one of several processes with one fit is one to all: they stop together."""
+        if self.checkpoints is None or self.phase.steps.mesh is None:
+            return
+        own = np.array([self.checkpoints.is_interrupted, self.checkpoints.is_terminated])
+        of_all = gathered([own])[0]
+        self.checkpoints.is_interrupted, self.checkpoints.is_terminated = map(bool, of_all.max(axis=0))
 
     def after_chunk(self, state: PhaseState) -> None:
         if self.checkpoints is not None:
@@ -180,8 +191,8 @@ def is_sound(phase: StochasticPhase, state: PhaseState) -> bool:
 
     From a place before its beginning, training might never end.
     """
-    rest, n_iter = phase.stretch, phase.schedule.n_iter
-    is_place = (state.position >= rest.position - ROUNDING) & (state.position <= n_iter + rest.stride)
+    rest = phase.stretch
+    is_place = np.isfinite(state.position) & (state.position >= rest.position - ROUNDING)
     # Steps that were taken again, smaller, count too.
     is_step = 0 <= state.done <= (1 + MOST_TRIES) * rest.n_steps(rest.position, phase.last)
     is_share = (state.kl_weight >= 0.0) & (state.kl_weight <= 1.0)
@@ -224,7 +235,7 @@ def advance(phase: StochasticPhase, state: PhaseState) -> tuple[PhaseState, dict
     tries_again = is_stuck & state.trouble.may_try_again
     if is_stuck.any():
         train = choose(tries_again, another_try(sound, n_models), choose(is_stuck & ~tries_again, sound, train))
-    status = np.where(is_stuck & ~tries_again, STATUSES.index(GAVE_UP), status)
+    status = np.where(tries_again, state.status, np.where(is_stuck, STATUSES.index(GAVE_UP), status))
     position = np.where(tries_again, sound_at, np.where(is_stuck, n_iter, moved))
     trouble = state.trouble.counted(records["skipped"].reshape(n_models, -1)[:, :n], tries_again)
     if best is not None:
@@ -301,9 +312,13 @@ def has_fallen(
     phase: StochasticPhase, kl_weight: np.ndarray, begin: dict[str, np.ndarray], records: dict[str, Any], n: int
 ) -> Bool[np.ndarray, " K"]:
     """Whether the objective at the end of a chunk of n steps is below that of the start."""
-    first = max(0, n - N_ESTIMATES)
+    first, weight = max(0, n - N_ESTIMATES), kl_weight[:, None]
     parts = {name: np.asarray(records[name]).reshape(phase.n_models, -1)[:, first:n] for name in begin}
-    return _compared(phase, kl_weight, begin, parts)[2]
+    before, error = _estimate(weighted(begin, weight))
+    # Steps that were not finite are skipped and counted elsewhere; where all are, there is nothing to compare.
+    finite = np.ma.masked_invalid(weighted(parts, weight))
+    after, other = finite.mean(axis=1).filled(np.inf), finite.std(axis=1).filled(0.0) / np.sqrt(finite.shape[1])
+    return _is_lower(phase, before, after, np.hypot(error, other))
 
 
 def _compared(
@@ -312,8 +327,14 @@ def _compared(
     """Objectives before and after, and whether the second is lower by more than chance, or not finite."""
     weight = kl_weight[:, None]
     (before, error), (after, other) = (_estimate(weighted(part, weight)) for part in (begin, parts))
-    is_low = ~(after >= before - FALL * phase.items.n_rows - 3.0 * np.hypot(error, other))
-    return before, after, is_low
+    return before, after, _is_lower(phase, before, after, np.hypot(error, other))
+
+
+def _is_lower(
+    phase: StochasticPhase, before: np.ndarray, after: np.ndarray, error: np.ndarray
+) -> Bool[np.ndarray, " K"]:
+    """Whether an objective has fallen by more than chance, or is not finite."""
+    return ~(after >= before - FALL * phase.items.n_rows - 3.0 * error)
 
 
 def _finite_means(values: Float[np.ndarray, "K n"]) -> Float[np.ndarray, " K"]:

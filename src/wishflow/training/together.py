@@ -71,6 +71,8 @@ class Fit(Callback):
     def _run(self, function: Callable[[Fit], Any]) -> None:
         self._go.acquire()
         try:
+            if self._is_ended:  # before it began
+                raise Ended
             self.result = function(self)
         except BaseException as error:
             self.error = error
