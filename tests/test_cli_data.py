@@ -197,6 +197,12 @@ def test_points_between_thousands_are_no_decimal_points(tmp_path):
         read_text(path, "a;b\n1.234;0,5\n3.5;1,5\n", decimal=",")
 
 
+def test_long_columns_are_read_as_one(tmp_path):
+    """Read in pieces, the numbers of the first piece would be text with points beside the text of the last."""
+    found = read_text(tmp_path / "a.csv", "a;b\n" + "1,234;0,5\n" * 150_000 + "1.234;0,5\n", decimal=",")
+    assert found["a"].iloc[[0, -1]].tolist() == [1.234, 1234.0]
+
+
 def test_commas_are_decimals_only_where_nothing_speaks_against_it(tmp_path):
     """Answers such as "1,2" of a survey beside 3.5 became numbers once."""
     path = tmp_path / "a.csv"

@@ -111,6 +111,7 @@ def _parsed(path: Path, separator: str, decimal: str, encoding: str | None, dtyp
         na_values=list(MISSING),
         skipinitialspace=True,
         dtype=dtype,
+        low_memory=False,  # else long columns are read in pieces, numbers of some and text of others
     )
 
 
