@@ -16,7 +16,7 @@ import wishflow as wf
 from wishflow.cli.commands import app
 from wishflow.cli.options import Reading
 from wishflow.cli.rivals import VectorAutoregression
-from wishflow.cli.tables import read_table
+from wishflow.cli.tables import numbers, read_table
 from wishflow.numerics.tables import in_words, level_name
 from wishflow.series.data.calendar import harmonics
 
@@ -133,7 +133,6 @@ def test_parquet_files_hold_the_same(folder):
     [
         {"sep": ";"},
         {"sep": ";", "decimal": ","},
-        {"sep": ",", "decimal": ","},  # numbers in quotes
         {"sep": "\t", "decimal": ",", "encoding": "utf-8-sig"},
         {"sep": "|", "encoding": "cp1252"},
         {"index": True},
@@ -166,6 +165,56 @@ def test_thousands_are_not_taken_for_decimals(tmp_path):
     for reading, said in ((Reading(decimal="x"), "expected '.' or ','"), (Reading(encoding="cp"), "is unknown")):
         with pytest.raises(wf.errors.OptionError, match=said):
             read_table(tmp_path / "a.csv", reading)
+
+
+def read_text(path, text, **reading):
+    """The table of a CSV file that holds this text."""
+    path.write_text(text)
+    return read_table(path, Reading(**reading))
+
+
+@pytest.mark.parametrize("cell", ["-300", "+300", "300"])
+def test_signs_do_not_make_thousands_decimals(tmp_path, cell):
+    """1,250 beside -300 was read as 1.25 once."""
+    with pytest.raises(wf.errors.DataError, match=r"'1,250'.*thousands or decimals"):
+        read_text(tmp_path / "a.csv", f"profit;n\n1,250;1\n{cell};2\n-2,400;3\n")
+
+
+def test_points_between_thousands_are_no_decimal_points(tmp_path):
+    """1.234 beside decimal commas was read as 1.234 once, also where the comma was named as the decimal sign."""
+    path = tmp_path / "a.csv"
+    sales = "sales;price;y\n1.234;12,5;1\n-12.500;0,5;2\n;1,5;3\n950;2,5;4\n1.234.567;1,25;5\n"
+    with pytest.raises(wf.errors.DataError, match=r"'1\.234' in column 'sales'.*two ways.*--decimal ','"):
+        read_text(path, sales)
+    found = numbers(read_text(path, sales, decimal=","), ["sales", "price"], path, "")
+    np.testing.assert_array_equal(found["sales"], [1234.0, -12500.0, np.nan, 950.0, 1234567.0])
+    np.testing.assert_array_equal(found["price"], [12.5, 0.5, 1.5, 2.5, 1.25])
+    # Decimal commas of the column itself say what its points are, and dates are no thousands.
+    found = read_text(path, "day;sales;price\n31.12.2024;1.234,5;12,5\n31.12.2024;2.000;0,5\n")
+    assert found["sales"].tolist() == [1234.5, 2000.0]
+    assert found["day"].tolist() == ["31.12.2024"] * 2
+    with pytest.raises(wf.errors.DataError, match=r"'1\.234' and '3\.5'.*two ways"):
+        read_text(path, "a;b\n1.234;0,5\n3.5;1,5\n", decimal=",")
+
+
+def test_long_columns_are_read_as_one(tmp_path):
+    """Read in pieces, the numbers of the first piece would be text with points beside the text of the last."""
+    found = read_text(tmp_path / "a.csv", "a;b\n" + "1,234;0,5\n" * 300_000 + "1.234;0,5\n", decimal=",")
+    assert found["a"].iloc[[0, -1]].tolist() == [1.234, 1234.0]
+
+
+def test_commas_are_decimals_only_where_nothing_speaks_against_it(tmp_path):
+    """Answers such as "1,2" of a survey beside 3.5 became numbers once."""
+    path = tmp_path / "a.csv"
+    answers = 'answers,area\n"1,2",3.5\n3,4.5\n"2,3",1.0\n'
+    assert read_text(path, answers)["answers"].tolist() == ["1,2", "3", "2,3"]
+    whole = 'answers,n\n"1,2",1\n3,2\n"2,3",3\n'
+    with pytest.raises(wf.errors.DataError, match=r"'1,2' beside commas between its columns.*--decimal ','"):
+        read_text(path, whole)
+    assert read_text(path, whole, decimal=",")["answers"].tolist() == [1.2, 3.0, 2.3]
+    assert read_text(path, whole, decimal=".")["answers"].tolist() == ["1,2", "3", "2,3"]
+    with pytest.raises(wf.errors.DataError, match=r"'1,2' beside cells such as '3\.5'.*--decimal ','"):
+        read_text(path, "answers;area\n1,2;3.5\n3;4.5\n2,3;x\n")
 
 
 def test_labels_become_inputs_of_fit_and_of_predict(folder):

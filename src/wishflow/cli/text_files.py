@@ -19,9 +19,14 @@ DECIMALS = (".", ",")
 # Words for missing values that pandas does not know.
 MISSING = ("?", "-", "--", "missing", "Missing", "NaT")
 QUOTED = re.compile(r'"[^"]*"')
-DECIMAL_COMMA = r"[+-]?\d+(,\d+)?"
+DECIMAL_COMMA = r"[+-]?\d+(?:,\d+)?"
 # Three digits behind every comma: thousands in English, thousandths elsewhere.
-UNCLEAR = r"[+-]?[1-9]\d{0,2}(,\d{3})+|\d+"
+UNCLEAR = r"[+-]?(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)"
+DECIMAL_POINT = r"[+-]?\d*\.\d+(?:[eE][+-]?\d+)?"
+# Three digits behind every point: thousandths in English, thousands elsewhere.
+POINTED = r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+"
+# Numbers whose decimal sign is a comma, with or without points between thousands: 1.234,5
+WITH_THOUSANDS = rf"(?:{POINTED}|[+-]?\d+)(?:,\d+)?"
 UNNAMED = "Unnamed: 0"
 
 
@@ -32,7 +37,8 @@ def read_text(path: Path, reading: Reading) -> pd.DataFrame:
     try:
         separator = reading.separator or separator_of(path, reading.encoding)
         frame = _parsed(path, separator, reading.decimal or ".", reading.encoding)
-        if reading.decimal is None and _has_decimal_commas(frame, path):
+        decimal = reading.decimal or _decimal_of(frame, path, separator, reading.encoding)
+        if reading.decimal is None and decimal == ",":
             frame = _parsed(path, separator, ",", reading.encoding)
     except pd.errors.EmptyDataError:
         raise DataError(f"{str(path)!r} is empty; expected a header with the names of the columns.") from None
@@ -53,6 +59,8 @@ def read_text(path: Path, reading: Reading) -> pd.DataFrame:
             f"the rows of {str(path)!r} have more cells than the header has names ({names}); name all columns, or say "
             "what separates them, such as --separator ';'."
         )
+    if decimal == ",":
+        frame = _with_thousands(frame, path, is_named=reading.decimal is not None)
     return _without_row_numbers(frame, path)
 
 
@@ -66,28 +74,91 @@ def separator_of(path: Path, encoding: str | None = None) -> str:
     return max(SEPARATORS, key=header.count)  # of equal counts the first
 
 
-def _parsed(path: Path, separator: str, decimal: str, encoding: str | None) -> pd.DataFrame:
-    return pd.read_csv(
-        path, sep=separator, decimal=decimal, encoding=encoding, na_values=list(MISSING), skipinitialspace=True
-    )
+def _decimal_of(frame: pd.DataFrame, path: Path, separator: str, encoding: str | None) -> str:
+    """The decimal sign of a file, by its table read with points.
 
-
-def _has_decimal_commas(frame: pd.DataFrame, path: Path) -> bool:
-    """Whether a column of text holds nothing but numbers with commas, such as 12,5."""
-    found = []
-    for name in frame.columns:
-        if frame[name].dtype.kind in "iufbM":
-            continue
-        cells = frame[name].dropna().astype(str).str.strip()
-        if len(cells) and cells.str.contains(",").any() and cells.str.fullmatch(DECIMAL_COMMA).all():
-            found.append(cells)
-    if found and all(cells.str.fullmatch(UNCLEAR).all() for cells in found):
-        example = next(cell for cell in found[0] if "," in cell)
+    It is a comma where a column holds nothing but numbers such as 12,5, else a point. An error asks for the sign where
+    these numbers may have thousands behind the comma, where other cells have decimal points, and where commas separate
+    the columns too. In a file with commas between columns and with decimal points they are text.
+    """
+    texts = [cells for cells in _texts(frame).values() if _is_all(cells, DECIMAL_COMMA, ",")]
+    if not texts:
+        return "."
+    example = next(cell for cell in texts[0] if "," in cell)
+    if all(cells.str.fullmatch(UNCLEAR).all() for cells in texts):
         raise DataError(
             f"numbers such as {example!r} of {str(path)!r} may have thousands or decimals behind the comma; write "
             "thousands without commas, or say that these are decimals: --decimal ','."
         )
-    return bool(found)
+    point = _decimal_point(_parsed(path, separator, ".", encoding, dtype=str))
+    if separator == "," and point is not None:
+        return "."
+    if separator == "," or point is not None:
+        beside = f"cells such as {point!r}" if point is not None else "commas between its columns"
+        raise DataError(
+            f"{str(path)!r} has cells such as {example!r} beside {beside}; say whether its decimal sign is the comma "
+            "(--decimal ',') or the point (--decimal '.', which leaves numbers with commas as text)."
+        )
+    return ","
+
+
+def _parsed(path: Path, separator: str, decimal: str, encoding: str | None, dtype: type | None = None) -> pd.DataFrame:
+    return pd.read_csv(
+        path,
+        sep=separator,
+        decimal=decimal,
+        encoding=encoding,
+        na_values=list(MISSING),
+        skipinitialspace=True,
+        dtype=dtype,
+        low_memory=False,  # else long columns are read in pieces, numbers of some and text of others
+    )
+
+
+def _texts(frame: pd.DataFrame) -> dict[str, pd.Series]:
+    """The cells that are not empty of each column of text."""
+    names = [name for name in frame.columns if frame[name].dtype.kind not in "iufbM"]
+    return {name: frame[name].dropna().astype(str).str.strip() for name in names}
+
+
+def _is_all(cells: pd.Series, pattern: str, sign: str) -> bool:
+    """Whether all cells have this form, and some of them this sign."""
+    return bool(cells.str.contains(sign, regex=False).any() and cells.str.fullmatch(pattern).all())
+
+
+def _decimal_point(raw: pd.DataFrame) -> str | None:
+    """The first cell whose point can only be a decimal point, of a table of text."""
+    for cells in _texts(raw).values():
+        found = cells[cells.str.fullmatch(DECIMAL_POINT) & ~cells.str.fullmatch(POINTED)]
+        if len(found):
+            return str(found.iloc[0])
+    return None
+
+
+def _with_thousands(frame: pd.DataFrame, path: Path, is_named: bool) -> pd.DataFrame:
+    """Columns such as 1.234 as numbers beside decimal commas in the same column or by name of the sign, else an error.
+
+    Left as text, 1.234 would later be read with a decimal point.
+    """
+    frame = frame.copy()
+    for name, cells in _texts(frame).items():
+        pointed = cells[cells.str.fullmatch(POINTED)]
+        if _is_all(cells, WITH_THOUSANDS, "."):
+            if not is_named and not cells.str.contains(",", regex=False).any():
+                raise DataError(
+                    f"numbers such as {pointed.iloc[0]!r} in column {name!r} of {str(path)!r} can be read in two ways, "
+                    "as other columns have decimal commas; say that the points are between thousands (--decimal ','), "
+                    "or write decimals with commas."
+                )
+            plain = cells.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
+            frame[name] = pd.to_numeric(plain).reindex(frame.index)
+        elif len(pointed) and _is_all(cells, f"{WITH_THOUSANDS}|{DECIMAL_POINT}", "."):
+            other = next(cell for cell in cells if not re.fullmatch(WITH_THOUSANDS, cell))
+            raise DataError(
+                f"column {name!r} of {str(path)!r} has {pointed.iloc[0]!r} and {other!r}, which can be read in two "
+                "ways where the decimal sign is a comma; write decimals with commas, and thousands without points."
+            )
+    return frame
 
 
 def _without_row_numbers(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
