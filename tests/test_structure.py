@@ -165,6 +165,19 @@ def test_names_are_found_when_asked_for():
     assert answer["wrong"] == "module 'wishflow' has no attribute 'FlowRegresor'"
 
 
+def test_names_of_before_are_found_with_a_warning():
+    import wishflow
+    from wishflow import estimators
+
+    with pytest.warns(DeprecationWarning, match=r"wishflow\.loading .*0\.3"):
+        assert wishflow.loading.load is wishflow.load
+    with pytest.warns(DeprecationWarning, match=r"use wishflow\.fit_many"):
+        from wishflow.regression import fit_many
+    assert fit_many is wishflow.fit_many and wishflow.estimators is estimators
+    with pytest.raises(AttributeError, match="has no attribute 'fit_few'"):
+        wishflow.regression.fit_few  # noqa: B018
+
+
 def test_type_checkers_see_the_public_names():
     """The names of `__all__` are imported for type checkers, each from the module that it is found in."""
     import wishflow

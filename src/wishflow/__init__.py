@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
@@ -55,12 +56,18 @@ _HOMES = {
     "TrainingSpec": "training",
 }
 _MODULES = (
-    *("callbacks", "datasets", "diffusions", "errors", "files", "inducing", "kernels", "likelihoods", "metrics"),
-    *("numerics", "plotting", "regression", "report", "series", "specs", "training", "wishart"),
+    *("callbacks", "datasets", "diffusions", "errors", "estimators", "files", "inducing", "kernels", "likelihoods"),
+    *("metrics", "numerics", "plotting", "regression", "report", "series", "specs", "training", "wishart"),
 )
+# Modules under their names of 0.1, which are removed in 0.3.
+_MOVED = {"loading": "estimators.loading"}
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MOVED:
+        text = f"wishflow.{name} is deprecated and will be removed in 0.3; use wishflow.{_MOVED[name]}."
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return importlib.import_module(f".{_MOVED[name]}", __name__)
     if name in _MODULES:
         return importlib.import_module(f".{name}", __name__)
     if name not in _HOMES:

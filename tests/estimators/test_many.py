@@ -1,10 +1,13 @@
 """`fit_many` with jobs: results do not depend on the backend, a second call resumes, failures are told."""
 
+import concurrent.futures
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
+import types
 
 import jax
 import numpy as np
@@ -16,8 +19,12 @@ from structure import PACKAGE
 
 import wishflow as wf
 from wishflow.errors import DataError, JobError, OptionError
+from wishflow.estimators import many
+from wishflow.files.jobs import JobFolder, work
 from wishflow.numerics import platform
+from wishflow.training import backends
 from wishflow.training.backends import environment_of
+from wishflow.training.checkpoints import Checkpoints
 from wishflow.training.loop import StochasticPhase
 from wishflow.training.phases import Items, Outcome, Stretch, unchanged
 from wishflow.training.together import joined_phase, parts_of
@@ -127,6 +134,130 @@ def test_jobs_that_fail_by_chance_are_tried_again(tmp_path, monkeypatch):
         wf.fit_many([gp()], [(X, Y)], folder=tmp_path, backend_params={"retries": 1})
     wf.fit_many([gp()], [(X, Y)], folder=tmp_path)
     assert len(attempts) == 3 and not list((tmp_path / "errors").iterdir())
+
+
+@pytest.mark.parametrize("group", [1, 2])
+def test_ctrl_c_keeps_no_half_trained_result(group, tmp_path, monkeypatch):
+    def flows():
+        small = {"n_inducing": 5, "n_steps": 2, "max_iter": 200, "validation_fraction": 0, "calibrate": None}
+        return [wf.FlowRegressor(random_state=s, checkpoint_dir=tmp_path / "states", **small) for s in range(2)]
+
+    after_chunk = Checkpoints.after_chunk
+
+    def interrupted(self, *state):
+        signal.raise_signal(signal.SIGINT)
+        after_chunk(self, *state)
+
+    how = {"folder": tmp_path, "backend_params": {"group": group}}
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "after_chunk", interrupted)
+        models = flows()
+        with pytest.warns(RuntimeWarning, match="training was interrupted"), pytest.raises(KeyboardInterrupt):
+            wf.fit_many(models, [(X, Y)] * 2, **how)
+    assert not list((tmp_path / "results").iterdir()) and not hasattr(models[0], "model_")
+    states = list((tmp_path / "states").rglob("*.ckpt"))
+    fitted = wf.fit_many(flows(), [(X, Y)] * 2, **how)
+    assert states and [one.status_ for one in fitted] == ["reached max_iter"] * 2
+
+
+def test_ctrl_c_in_a_forecaster_ends_the_group(tmp_path, monkeypatch):
+    fits, frame = [], SERIES.iloc[:20]
+
+    def fit(self, y, X=None):
+        fits.append(self.random_state)
+        self.status_ = "interrupted"
+
+    monkeypatch.setattr(wf.WishartForecaster, "fit", fit)
+    models = [wf.WishartForecaster(random_state=s, checkpoint_dir=tmp_path / "states") for s in range(2)]
+    with pytest.raises(KeyboardInterrupt):
+        wf.fit_many(models, [frame] * 2, folder=tmp_path, backend_params={"group": 2})
+    assert fits == [0] and not list((tmp_path / "results").iterdir())
+
+
+def test_pairs_may_be_lists_and_other_lengths_are_refused(tmp_path):
+    (expected,), (listed,) = wf.fit_many([gp()], [(X, Y)]), wf.fit_many([gp()], [[X, Y]], folder=tmp_path)
+    np.testing.assert_array_equal(listed.predict(X), expected.predict(X))
+    np.testing.assert_array_equal(wf.fit_many([gp()], [[X, Y]])[0].predict(X), expected.predict(X))
+    for wrong, said in (((X, Y, Y), "tuple of length 3"), (X, "ndarray of length 40"), (3, "int;")):
+        with pytest.raises(DataError, match=rf"data set 1 is a {said}.*expected a pair \(X, y\)"):
+            wf.fit_many([gp(), gp()], [(X, Y), wrong])
+
+
+def on_a_worker_of(folder, monkeypatch):
+    """A backend whose worker is this process, and finds jobs in a folder (None: the right one)."""
+
+    def completed(function, tasks, *_):
+        for own, names, name in tasks:
+            yield function(own if folder is None else str(folder), names, name)
+
+    monkeypatch.setattr(many, "completed", completed)
+
+
+def test_a_node_without_the_folder_says_so(tmp_path, monkeypatch):
+    for names in (["a"], ["a", "b"]):
+        with pytest.raises(JobError, match=r"there is no job a in .*expected a folder that all nodes share"):
+            work(str(tmp_path / "elsewhere"), names, many.FUNCTION)
+
+    on_a_worker_of(tmp_path / "elsewhere", monkeypatch)
+    with pytest.raises(JobError, match=r"there is no job .*folder that all nodes share"):
+        wf.fit_many([gp()], [(X, Y)], backend="ray")
+
+
+def test_an_error_that_cannot_be_kept_is_raised_as_it_is(tmp_path):
+    cause = ValueError("the cause")
+    error = OSError("no room")
+    error.__cause__ = cause
+    with pytest.raises(OSError, match="no room") as found:
+        JobFolder(tmp_path / "gone").fail("a", error)
+    assert found.value is error and error.__cause__ is cause and error.__context__ is None
+
+
+def test_a_message_names_no_folder_that_is_removed(monkeypatch):
+    monkeypatch.setattr(wf.SparseGPRegressor, "fit", lambda self, X, y: 1 / 0)
+    on_a_worker_of(None, monkeypatch)
+    with pytest.raises(JobError, match=r"ZeroDivisionError: .*first traceback ends with:") as error:
+        wf.fit_many([gp()], [(X, Y)], backend="ray")
+    message = str(error.value)
+    assert "wishflow-jobs-" not in message and "in fit_jobs" in message
+    assert message.splitlines()[-1].startswith("ZeroDivisionError") and len(message.splitlines()) <= 1 + many.MOST_LINES
+
+
+class LossyPool(backends.AbstractPool):
+    """Each call loses its worker."""
+
+    def __init__(self):
+        self.n_calls = 0
+
+    def submit(self, function, calls):
+        found = [concurrent.futures.Future() for _ in calls]
+        for future in found:
+            self.n_calls += 1
+            future.set_exception(RuntimeError("killed"))
+        return found
+
+    def close(self, is_complete):
+        pass
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_job_whose_worker_is_lost_is_tried_as_often_as_asked_for(retries, tmp_path, monkeypatch):
+    pool, params = LossyPool(), {"retries": retries}
+    monkeypatch.setattr(backends, "_pool", lambda *_: pool)
+    with pytest.raises(JobError, match=r"1 of 1 jobs failed.*were lost, the first by RuntimeError: killed"):
+        wf.fit_many([gp()], [(X, Y)], backend="dask", backend_params=params, folder=tmp_path)
+    assert pool.n_calls == 1 + retries
+    with pytest.raises(JobError, match="were lost"):
+        backends.Workers("dask", params).map(abs, [(-1,)])
+    assert pool.n_calls == 2 * (1 + retries)
+
+
+def test_pools_do_not_try_again_by_themselves(monkeypatch):
+    ray = types.SimpleNamespace(is_initialized=lambda: True)
+    monkeypatch.setattr(backends, "_imported", lambda name: ray)
+    assert backends.RayPool(None).remote_args == {"max_retries": 0}
+    assert backends.RayPool(None, {"max_retries": 3}).remote_args == {"max_retries": 3}
+    client = types.SimpleNamespace(get_executor=lambda **options: options)
+    assert backends.DaskPool(None, client=client).executor == {"pure": False, "retries": 0}
 
 
 def test_options_that_json_lacks_are_refused(tmp_path):

@@ -21,13 +21,15 @@ from ..series.forecaster import WishartForecaster
 from ..series.many import fit_together as fit_series_together
 from ..specs import checks
 from ..training.backends import checked_backend, completed, retries_of
+from ..training.checkpoints import INTERRUPTED
 from .described import from_json, to_json
 from .loading import load
 
 # What workers call, by name: only then is JAX imported there.
 FUNCTION = f"{__name__}:fit_jobs"
-# Failed jobs that a message names.
+# Failed jobs that a message names, and lines of a traceback that it holds where no folder keeps them.
 MOST_NAMED = 5
+MOST_LINES = 20
 
 
 def fit_many(
@@ -77,11 +79,16 @@ def fit_many(
     Raises
     ------
     DataError
-        If there are not as many data sets as estimators, or models that are trained together differ in shape.
+        If there are not as many data sets as estimators, if that of a regressor or classifier is no pair, or if models
+        that are trained together differ in shape.
     OptionError
         If the backend is not known, or an option of a job cannot be written as JSON (callables and other objects).
     JobError
-        If jobs have failed at every attempt. It names them with their errors (`failed`). The others are fitted.
+        If jobs have failed at every attempt. It names them with their errors (`failed`). The others are fitted. Also
+        if a worker does not see the folder.
+    KeyboardInterrupt
+        On Ctrl-C. With `checkpoint_dir` and jobs too: a half-trained model is not kept as a result, and the same call
+        goes on from its checkpoint.
 
     Notes
     -----
@@ -119,7 +126,7 @@ def fit_many(
     if backend is not None:
         checked_backend(backend)
     checks.verbosity(verbose)
-    given = [part if isinstance(part, tuple) else (part,) for part in data]
+    given = [_parts(estimator, part, i) for i, (estimator, part) in enumerate(zip(estimators, data, strict=True))]
     if not estimators:
         return []
     watching = [*CallbackList(callbacks).callbacks, *([ProgressBar()] if verbose else [])]
@@ -130,8 +137,22 @@ def fit_many(
         raise OptionError("backend='slurm' given without a folder; expected one that all nodes share: folder='…'.")
     with tempfile.TemporaryDirectory(prefix="wishflow-jobs-") as temporary:
         jobs = JobFolder(Path(temporary if folder is None else folder).absolute())
-        _fit_jobs(jobs, estimators, given, backend, dict(backend_params or {}), watching)
+        _fit_jobs(jobs, estimators, given, backend, dict(backend_params or {}), watching, folder is not None)
     return list(estimators)
+
+
+def _parts(estimator: Any, given: Any, place: int) -> tuple:
+    """What `fit` takes: a pair (X, y), or what a forecaster was given."""
+    if isinstance(estimator, WishartForecaster):
+        return given if isinstance(given, tuple) else (given,)
+    try:
+        pair = tuple(given)
+    except TypeError:  # it is no sequence
+        pair = ()
+    if len(pair) != 2:
+        length = f" of length {len(given)}" if hasattr(given, "__len__") else ""
+        raise DataError(f"data set {place} is a {type(given).__name__}{length}; expected a pair (X, y).")
+    return pair
 
 
 def _fit_here(estimators: Sequence[Any], data: list[tuple], callbacks: list) -> None:
@@ -149,11 +170,16 @@ def fit_jobs(jobs: JobFolder, names: Sequence[str]) -> None:
     """In a worker: fit the estimators of jobs, and write them; several are trained together."""
     read = [jobs.read(name) for name in names]
     fitted, data = [from_json(spec) for spec, _ in read], [part for _, part in read]
-    if len(fitted) == 1:
-        fitted[0].fit(*data[0])
-    else:
+    # Forecasters with checkpoints are trained one after another in any case: Ctrl-C then ends all of them.
+    has_states = any(isinstance(one, WishartForecaster) and one.checkpoint_dir is not None for one in fitted)
+    is_together = len(fitted) > 1 and not has_states
+    if is_together:
         _fit_here(fitted, data, [])
-    for name, estimator in zip(names, fitted, strict=True):
+    for name, estimator, part in zip(names, fitted, data, strict=True):
+        if not is_together:
+            estimator.fit(*part)
+        if estimator.status_ == INTERRUPTED:  # half a fit is no result; the next run goes on from its checkpoint
+            raise KeyboardInterrupt
         estimator.save(jobs.result(name))
 
 
@@ -164,8 +190,9 @@ def _fit_jobs(
     backend: str | None,
     params: dict[str, Any],
     callbacks: list,
+    is_kept: bool,
 ) -> None:
-    """Write the jobs, have them done, and take over their results."""
+    """Write the jobs, have them done, and take over their results; the folder is kept, or it is a temporary one."""
     described = [to_json(estimator) for estimator in estimators]
     jobs.create()
     files: dict[tuple[int, ...], str] = {}  # one file for data that several jobs share
@@ -176,14 +203,14 @@ def _fit_jobs(
         names.append(jobs.add(spec, files[own]))
     kinds = {name: _kind(spec, part) for name, spec, part in zip(names, described, data, strict=True)}
     _do(jobs, kinds, backend, params, callbacks)
-    failed = {}
+    errors = {}
     for i, (estimator, name) in enumerate(zip(estimators, names, strict=True)):
         if jobs.is_done(name):
             _take_over(estimator, load(jobs.result(name)), data[i])
         else:
-            failed[i] = _told(jobs.error(name))
-    if failed:
-        raise _failure(failed, len(names), jobs)
+            errors[i] = jobs.error(name)
+    if errors:
+        raise _failure(errors, len(names), jobs.path / "errors" if is_kept else None)
 
 
 def _do(jobs: JobFolder, kinds: dict[str, str], backend: str | None, params: dict[str, Any], callbacks: list) -> None:
@@ -213,9 +240,12 @@ def _on_backend(
     if backend == "slurm":
         params = {"log_folder": jobs.path / "slurm", **params}
     try:
-        for _ in completed(work, tasks, backend, params, tell):
+        # One attempt: `_do` counts those of jobs that fail and of jobs whose worker was lost alike.
+        for _ in completed(work, tasks, backend, {**params, "retries": 0}, tell):
             tell()
     except JobError as error:
+        if not error.failed:  # of a worker that cannot write into the folder
+            raise
         for i in error.failed:
             for name in tasks[i][1]:
                 if not jobs.is_done(name):
@@ -279,11 +309,20 @@ def _told(error: dict[str, Any] | None) -> str:
     return "it has neither a result nor an error" if error is None else f"{error['kind']}: {error['message']}"
 
 
-def _failure(failed: dict[int, str], n_jobs: int, jobs: JobFolder) -> JobError:
+def _failure(errors: dict[int, dict[str, Any] | None], n_jobs: int, folder: Path | None) -> JobError:
+    """What is raised for failed jobs; `folder` holds their tracebacks, None where it is removed."""
+    failed = {i: _told(error) for i, error in errors.items()}
     named = [f"{i} ({text})" for i, text in list(failed.items())[:MOST_NAMED]]
     more = f" and {len(failed) - MOST_NAMED} more" if len(failed) > MOST_NAMED else ""
     return JobError(
         f"{len(failed)} of {n_jobs} jobs failed: {'; '.join(named)}{more}. The others are fitted; with folder=… their "
-        f"results are kept, and the same call tries the failed ones again. Tracebacks: {str(jobs.path / 'errors')!r}.",
+        f"results are kept, and the same call tries the failed ones again."
+        + (_first_traceback(errors) if folder is None else f" Tracebacks: {str(folder)!r}."),
         failed,
     )
+
+
+def _first_traceback(errors: dict[int, dict[str, Any] | None]) -> str:
+    """The last lines of the first traceback."""
+    lines: list[str] = next((error["traceback"].splitlines() for error in errors.values() if error is not None), [])
+    return "\n".join([" The first traceback ends with:", *lines[-MOST_LINES:]]) if lines else ""

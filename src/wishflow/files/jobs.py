@@ -79,7 +79,7 @@ class JobFolder:
         return job["spec"], from_arrays(header["data"], arrays)
 
     def fail(self, name: str, error: Exception) -> None:
-        """Keep the error of an attempt."""
+        """Keep the error of an attempt; raise it where it cannot be written, as on a node without the folder."""
         said = {
             "kind": type(error).__name__,
             "message": str(error),
@@ -87,7 +87,10 @@ class JobFolder:
             "traceback": "".join(traceback.format_exception(error)),
             "node": platform.node(),
         }
-        write_json_atomic(self._error(name), said)
+        with contextlib.suppress(OSError):
+            write_json_atomic(self._error(name), said)
+            return
+        raise error
 
     def error(self, name: str) -> dict[str, Any] | None:
         """Why the last attempt failed; None where none has."""
@@ -103,6 +106,8 @@ class JobFolder:
 
 def work(folder: str, names: Sequence[str], function: str) -> None:
     """Do jobs, in a worker: errors are written into the folder, and jobs that have a result are left as they are.
+
+    An error that cannot be written there is raised.
 
     Parameters
     ----------

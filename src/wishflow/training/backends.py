@@ -2,7 +2,7 @@
 
 The words are those of sktime: `backend=None`, "loky", "ray", "dask", "slurm", with `backend_params`. A backend is a
 pool with two methods, whose futures are those of `concurrent.futures`. A call whose worker is lost (killed, out of
-memory, a node that is gone) is made again.
+memory, a node that is gone) is made again; `completed` counts how often, so pools do not try again by themselves.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class RayPool(AbstractPool):
         self.is_own = not ray.is_initialized()
         if self.is_own:
             ray.init(**({} if n_jobs is None else {"num_cpus": n_jobs}), **options)
-        self.remote_args = {"max_retries": RETRIES, **(ray_remote_args or {})}
+        self.remote_args = {"max_retries": 0, **(ray_remote_args or {})}
 
     def submit(self, function: Callable, calls: Sequence[tuple]) -> list[futures.Future]:
         remote = self.ray.remote(function).options(**self.remote_args)
@@ -104,7 +104,7 @@ class DaskPool(AbstractPool):
                 self.own = [address]
             client = distributed.Client(address, set_as_default=False)
             self.own = [client, *self.own]
-        self.executor = client.get_executor(pure=False, retries=RETRIES, **options)
+        self.executor = client.get_executor(pure=False, retries=0, **options)
 
     def submit(self, function: Callable, calls: Sequence[tuple]) -> list[futures.Future]:
         return [self.executor.submit(function, *call) for call in calls]
@@ -193,7 +193,7 @@ def completed(
     Raises
     ------
     JobError
-        If the worker of a call is lost again and again.
+        If the worker of a call is lost at every attempt.
     """
     checked_backend(backend)
     params = dict(backend_params or {})
@@ -216,7 +216,7 @@ def completed(
             return
     said = {i: f"{type(error).__name__}: {error}" for i, error in errors.items()}
     raise JobError(
-        f"the workers of {len(said)} of {len(calls)} jobs were lost {1 + retries_of(params)} times, the first by "
+        f"the workers of {len(said)} of {len(calls)} jobs were lost, the first by "
         f"{next(iter(said.values()))}; a worker may be out of memory: take fewer n_jobs, or a smaller group.",
         said,
     ) from next(iter(errors.values()))
