@@ -314,9 +314,9 @@ def test_series_of_a_panel_are_scored_on_a_backend():
 
 def test_workers_set_their_environment_before_jax_is_imported():
     code = (
-        "import pickle, sys; from wishflow.files import jobs; assert 'jax' not in sys.modules\n"
+        "import pickle, sys; from wishflow.numerics import process; assert 'jax' not in sys.modules\n"
         "import os; call = pickle.dumps((os.getenv, ('XLA_PYTHON_CLIENT_MEM_FRACTION',)))\n"
-        "print(jobs.outcome(call, {'XLA_PYTHON_CLIENT_MEM_FRACTION': '0.225'}), 'jax' in sys.modules)"
+        "print(process.outcome(call, {'XLA_PYTHON_CLIENT_MEM_FRACTION': '0.225'}), 'jax' in sys.modules)"
     )
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)

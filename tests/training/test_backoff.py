@@ -148,7 +148,7 @@ def test_the_progress_line_says_how_many_steps_were_skipped(capsys):
 
 
 @pytest.mark.parametrize(("last", "expected"), [(1.0, False), (-50.0, True)])
-def test_single_steps_that_are_not_finite_do_not_count_as_a_fall(last, expected):
+def test_single_steps_that_are_not_finite_do_not_count_as_a_fall(last, expected, types_unchecked):
     phase = SimpleNamespace(n_models=2, items=SimpleNamespace(n_rows=np.array([10, 10])))
     begin = {"fit": np.zeros((2, 10))}
     fit = np.full((2, 30), last)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import __version__
 from ..callbacks import CallbackList, ChunkEvent, ProgressBar
 from ..errors import DataError, JobError, OptionError
 from ..files.jobs import JobFolder, work
@@ -200,7 +201,7 @@ def _fit_jobs(
     for spec, part in zip(described, data, strict=True):
         own = tuple(map(id, part[:2]))
         files[own] = files.get(own) or jobs.add_data(part[:2])  # a horizon (y, X, fh) is no part of a fit
-        names.append(jobs.add(spec, files[own]))
+        names.append(jobs.add(spec, files[own], __version__))
     kinds = {name: _kind(spec, part) for name, spec, part in zip(names, described, data, strict=True)}
     _do(jobs, kinds, backend, params, callbacks)
     errors = {}

@@ -21,7 +21,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import __version__
 from ..errors import DataError, JobError, OptionError
 from .json import read_json, write_json_atomic
 from .model_file import checksum, read_model, write_model
@@ -58,9 +57,9 @@ class JobFolder:
             write_model(path, {"data": header}, arrays)
         return name
 
-    def add(self, spec: Mapping[str, Any], data: str) -> str:
+    def add(self, spec: Mapping[str, Any], data: str, version: str) -> str:
         """Write a job, unless it is there; returns its name, which is the same for the same spec, data and version."""
-        job = {"spec": dict(spec), "data": data, "version": __version__}
+        job = {"spec": dict(spec), "data": data, "version": version}
         name = hashlib.sha256(json.dumps(job, sort_keys=True).encode()).hexdigest()[:32]
         path = self.path / "jobs" / f"{name}.json"
         if not path.exists():

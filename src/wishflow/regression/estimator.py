@@ -85,7 +85,7 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         mesh = data_mesh(devices)
         problem = placed(problem, mesh)
         # Members on a backend have no checkpoints.
-        folder = self.checkpoint_dir if n_members == 1 or workers.are_here else None
+        folder = self.checkpoint_dir if n_members == 1 else workers.here(self.checkpoint_dir)
         checkpoints = checkpoints_of(folder, type(self).__name__, problem, n_members)
         # Of several processes with one fit the first one talks, and decides for all.
         talks = mesh is None or is_first_process()

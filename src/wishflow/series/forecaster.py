@@ -469,9 +469,7 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         announce(self, ways)
         n_steps = sum(n_members * task.training.max_iter for task in tasks)
         calibrates = self.calibrate is not None
-        # Members on a backend have no checkpoints.
-        folder = self.checkpoint_dir if workers.are_here else None
-        kept = checkpoints_of(folder, type(self).__name__, tasks, calibrates)
+        kept = checkpoints_of(workers.here(self.checkpoint_dir), type(self).__name__, tasks, calibrates)
         with interruptible(kept):
             callbacks = lambda n_items: watched(make_callbacks(self, n_items, n_steps), kept)  # noqa: E731
             task, found = train(tasks, calibrates, callbacks, workers)

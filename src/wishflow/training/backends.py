@@ -255,6 +255,10 @@ class Workers:
     def are_here(self) -> bool:
         return self.backend is None
 
+    def here(self, option: Any) -> Any:
+        """An option that is for work in this process, such as a folder of checkpoints; None elsewhere."""
+        return option if self.are_here else None
+
     def map(self, function: Callable, calls: Sequence[tuple]) -> list[Any]:
         """What a function returns for each call, in order; one after another in this process."""
         if self.backend is None or not calls:
