@@ -120,10 +120,11 @@ def test_jobs_of_slurm(alone, tmp_path):
 
 
 ENDLESS = """
-import os, sys
+import os, signal, sys
 import numpy as np
 import wishflow as wf
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # processes of a background job ignore it
 X = np.random.default_rng(0).normal(size=(40, 2))
 models = [wf.FlowRegressor(n_inducing=5, n_steps=2, max_iter=10**7, tol=0, random_state=i) for i in range(2)]
 wf.fit_many(models, [(X, X[:, 0])] * 2, backend="loky", backend_params={"n_jobs": 2}, folder=sys.argv[1])
