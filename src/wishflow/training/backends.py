@@ -64,8 +64,7 @@ class LokyPool(AbstractPool):
 class RayPool(AbstractPool):
     """Tasks of a Ray cluster: the one that this process is connected to, or what `ray.init` finds or starts.
 
-    Tasks, not the actors of Ray's backend of joblib: an actor whose node is gone takes its queue of jobs with it, while
-    the scheduler moves tasks to another node. How this process authenticates is Ray's business (`RAY_AUTH_MODE`).
+    Fits are tasks: the scheduler moves those of a node that is gone to another one. How this process authenticates is Ray's business (`RAY_AUTH_MODE`).
     """
 
     def __init__(self, n_jobs: int | None, ray_remote_args: Mapping[str, Any] | None = None, **options: Any) -> None:
