@@ -241,7 +241,7 @@ def enumerated(share, width, y, x0):
 
 @pytest.mark.parametrize(("share", "width", "far"), [(0.02, 8.0, 10.0), (0.1, 4.0, 3.0)])
 def test_scenarios_with_jumps_have_the_law_of_all_their_sequences(share, width, far):
-    """A cell as far away as only jumps lead: a guide without jumps has few independent draws there, with wrong means."""
+    """A cell as far away as only jumps lead: a guide without jumps has few independent draws there."""
     n, x0 = 6, np.array([0.3, -0.2])
     y = np.full((n, 2), np.nan)
     y[-1, 0], y[2, 1] = far, 0.1

@@ -64,7 +64,8 @@ class LokyPool(AbstractPool):
 class RayPool(AbstractPool):
     """Tasks of a Ray cluster: the one that this process is connected to, or what `ray.init` finds or starts.
 
-    Fits are tasks: the scheduler moves those of a node that is gone to another one. How this process authenticates is Ray's business (`RAY_AUTH_MODE`).
+    Fits are tasks: the scheduler moves those of a node that is gone to another one. How this process
+    authenticates is Ray's business (`RAY_AUTH_MODE`).
     """
 
     def __init__(self, n_jobs: int | None, ray_remote_args: Mapping[str, Any] | None = None, **options: Any) -> None:
