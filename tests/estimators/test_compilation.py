@@ -120,7 +120,7 @@ def test_a_model_from_a_file_needs_no_program_of_its_own(X, gp, tmp_path):
     gp.save(tmp_path / "model")
     with compilations() as names:
         wf.load(tmp_path / "model").predict(X)
-    assert names == []
+    assert set(names) <= {"stage"}  # JAX's own, for arrays of a shape that no earlier test brought to the device
 
 
 @pytest.mark.parametrize("is_on", [False, True])
