@@ -121,10 +121,12 @@ def waiting_table() -> str:
     if found is None:
         return NOT_MEASURED
     rows = {}
-    for name, limit in found["limits"].items():
-        median = found["median"][name]
+    for name, line in found["lines"].items():
+        median, limit = line["median"], line["limit"]
         fit, predict = (f"{median[key]:.1f} ({limit[key]:g})" for key in ("fit", "predict"))
-        rows[f"`{name}`"] = {"fit, seconds (limit)": fit, "200 rows, seconds (limit)": predict}
+        call, *data = name.split(", ")
+        shown = ", ".join([f"`{call}`", *data])
+        rows[shown] = {"fit, seconds (limit)": fit, "200 rows or 24 steps, seconds (limit)": predict}
     return grid("estimator", rows)
 
 
