@@ -69,7 +69,7 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(ARGS)
 
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m slow $(ARGS)
+	WISHFLOW_TEST_TYPES=0 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m slow $(ARGS)
 
 test-all: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)

@@ -1,4 +1,4 @@
-"""Every test runs in the library's own numerical context, with types and shapes checked; compiled programs are kept."""
+"""Every test runs in the library's own numerical context; compiled programs are kept. Types and shapes are checked."""
 
 import os
 from pathlib import Path
@@ -9,9 +9,11 @@ import pytest
 
 # Before wishflow is first imported, and here rather than in the options of pytest: a plugin would read those of
 # pyproject.toml in the main process alone, not in the workers of xdist. As for mypy, an int is a float too.
-jaxtyping.install_import_hook("wishflow", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
+# Checks take as much time as the rest of a test: `make test-slow`, which runs the same code for longer, has none.
+if os.environ.get("WISHFLOW_TEST_TYPES", "1") == "1":
+    jaxtyping.install_import_hook("wishflow", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
-import wishflow.numerics.devices as runtime  # noqa: E402
+import wishflow.numerics.devices as runtime
 
 runtime.enable_compilation_cache(os.environ.get("WISHFLOW_TEST_CACHE", Path(__file__).parent.parent / ".jax_cache"))
 # Small programs too: there are thousands of them, and a program takes milliseconds to read.

@@ -289,5 +289,5 @@ class WishartForecaster(BaseForecaster):
         list of dict
             Parameters of each model.
         """
-        small = {"n_inducing": 5, "max_iter": 3, "rank": 1, "n_train_samples": 1, "validation_fraction": 0}
-        return [small, {**small, "drift": "linear", "diffusion": "diagonal", "lags": 2}]
+        few = {"n_inducing": 5, "max_iter": 3, "rank": 1, "n_train_samples": 1, "validation_fraction": 0}
+        return [{**few, "lags": 1}, {**few, "lags": 2, "drift": "linear", "diffusion": "diagonal"}]

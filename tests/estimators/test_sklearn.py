@@ -18,25 +18,21 @@ from wishflow.metrics import log_prob_scorer
 from wishflow.regression import prediction
 from wishflow.regression import training as rows
 
-# The checks are about the interface. The quickest flow serves for all of them, and all go with one number of rows. All
-# checks of the sparse GP are among the quick tests; of the flows, which share its base, those that are about classes or
-# about the state of an estimator.
+# One by one, with settings that are quick, and all with one number of rows: all checks of the sparse GP, and of the
+# flows, which share its base, those that are about classes or about the state of an estimator. The defaults have all.
 CHECKED = (
     wf.SparseGPRegressor(**SMALL_GP),
     wf.FlowRegressor(diffusion="none", **SMALL),
     wf.FlowClassifier(diffusion="none", **SMALL_CLASSES),
 )
-QUICK = ("check_classifiers_train", "check_classifiers_one_label", "check_fit_idempotent", "check_dict_unchanged")
+OF_FLOWS = ("check_classifiers_train", "check_classifiers_one_label", "check_fit_idempotent", "check_dict_unchanged")
 
 
 def checks_of(estimator):
-    def param(estimator, check):
+    for _, check in estimator_checks_generator(estimator):
         name = getattr(check, "func", check).__name__
-        is_quick = isinstance(estimator, wf.SparseGPRegressor) or name in QUICK
-        identity = f"{type(estimator).__name__}-{name}"
-        return pytest.param(estimator, check, id=identity, marks=() if is_quick else pytest.mark.slow)
-
-    return [param(*pair) for pair in estimator_checks_generator(estimator)]
+        if isinstance(estimator, wf.SparseGPRegressor) or name in OF_FLOWS:
+            yield pytest.param(estimator, check, id=f"{type(estimator).__name__}-{name}")
 
 
 @pytest.fixture

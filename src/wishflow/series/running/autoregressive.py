@@ -96,13 +96,17 @@ def _step_log_density(
     X: Float[Array, "N K"],
     increment: Float[Array, "N D"],
     h: Float[Array, " N"],
-    key: PRNGKeyArray,
-) -> Float[Array, " N"]:
-    """log p(increment; hμ, h(LJJᵀLᵀ + Λ) + h² s²) for each row with one draw of J."""
+    seeds: Int[Array, " S"],
+) -> Float[Array, "N S"]:
+    """log p(increment; hμ, h(LJJᵀLᵀ + Λ) + h² s²) for each row with a draw of J for each seed."""
     here = model.field.in_parts().at(X)
-    F = jnp.sqrt(h)[:, None, None] * here.factor(key)
     white = here.white_over(h[:, None])
-    return low_rank_log_density(increment - h[:, None] * here.drift, F, white, here.tails)
+
+    def one(seed: Int[Array, ""]) -> Float[Array, " N"]:
+        F = jnp.sqrt(h)[:, None, None] * here.factor(jax.random.key(seed))
+        return low_rank_log_density(increment - h[:, None] * here.drift, F, white, here.tails)
+
+    return jax.lax.map(one, seeds).T  # one after another: all draws at once would be S × N matrices
 
 
 @compiled
@@ -137,16 +141,14 @@ def mixture_log_density(
 ) -> Float[np.ndarray, " N"]:
     """Log of the mean density of steps over draws of J."""
 
-    def one(s: int) -> np.ndarray:
-        def block(X: Array, increment: Array, h: Array) -> Array:
-            return _step_log_density(model, X, increment, h, jax.random.key(seed + s))
-
-        return in_blocks(block, X, increment, h)
-
     if not len(X):
         return np.zeros(0)
+
+    def block(X: Array, increment: Array, h: Array) -> Array:
+        return _step_log_density(model, X, increment, h, on_device(seed + np.arange(n_samples)))
+
     # NumPy's: outside of our context JAX would round to 32 bits.
-    return metrics.mixture_log_density([one(s) for s in range(n_samples)])
+    return metrics.mixture_log_density(in_blocks(block, X, increment, h).T)
 
 
 def window_log_density(model: Any, windows: Windows, n_samples: int, seed: int) -> Float[np.ndarray, "K T"]:
