@@ -164,7 +164,8 @@ def devices_table() -> str:
         return NOT_MEASURED
     rows = {
         name: {
-            f"objective, relative, over {found['steps']} steps": f"{run['objective']:.0e}",
+            f"objective of {found['steps']} steps, nats for each row": f"{run['nats_per_row']:.0e}",
+            "relative": f"{run['relative']:.0e}",
             "predicted means, by their sd": f"{run['mean_by_sd']:.0e}",
         }
         for name, run in found["runs"].items()
