@@ -7,21 +7,27 @@ sums over rows are taken in another order. What is left of the difference after 
 magnifies it: the largest difference of the objective at any step of the flow, in nats for each row and relative to its
 size, and that of predicted means in units of the predicted standard deviation. The relative one is large where the
 objective, a sum of log densities, passes zero.
+
+A rotated q starts at equal variances, where its rotation has no effect. "From unequal variances" is a start with
+variances that differ by 1 %: the difference that the equal ones make is missing there.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import jax
 import numpy as np
 
 import wishflow as wf
 from wishflow.files.json import write_json_atomic
+from wishflow.inducing.posteriors import RotatedPosterior
 from wishflow.regression.presets import fast_preset
 
 from ..paths import output
@@ -32,6 +38,7 @@ CASES: dict[str, dict[str, Any]] = {
     "structured q, float64": {"posterior": "structured", "flow_dtype": "float64", "collapsed": False},
     "rotated q, float64": {"flow_dtype": "float64", "collapsed": False},
     "rotated q, float64, start by L-BFGS": {"flow_dtype": "float64"},
+    "… from unequal variances": {"flow_dtype": "float64", "is_spread": True},
     "structured q, float32": {"posterior": "structured", "collapsed": False},
     "rotated q, float32": {"collapsed": False},
     "rotated q, float32, start by L-BFGS": {},
@@ -51,10 +58,25 @@ def settings(**changes: Any) -> wf.TrainingSpec:
     return dataclasses.replace(fast_preset(N_ROWS, 2), **{**own, **plain, **changes})
 
 
-def compared(training: wf.TrainingSpec) -> dict[str, float]:
+@contextlib.contextmanager
+def unequal_variances() -> Iterator[None]:
+    """Inside, variances of a rotated q differ by 1 % at the start."""
+    equal = RotatedPosterior.prior
+
+    def prior(n_outputs: int, n_inducing: int) -> RotatedPosterior:
+        q = equal(n_outputs, n_inducing)
+        return RotatedPosterior(q.mean, q.log_variances + 0.005 * np.linspace(-1.0, 1.0, n_inducing), q.below)
+
+    with mock.patch.object(RotatedPosterior, "prior", staticmethod(prior)):
+        yield
+
+
+def compared(is_spread: bool = False, **changes: Any) -> dict[str, float]:
     """Differences of two fits."""
     X, y = simulated()
-    models = [wf.FlowRegressor(n_inducing=8, preset=training).fit(X, y, devices=n) for n in (1, N_DEVICES)]
+    with unequal_variances() if is_spread else contextlib.nullcontext():
+        fits = [wf.FlowRegressor(n_inducing=8, preset=settings(**changes)) for _ in range(2)]
+        models = [fit.fit(X, y, devices=n) for fit, n in zip(fits, (1, N_DEVICES), strict=True)]
     one, all_of_them = (m.history_.query("phase == 'flow'")["objective"].to_numpy() for m in models)
     (mean, sd), (other, _) = (model.predict(X, return_std=True) for model in models)
     difference = np.abs(all_of_them - one)
@@ -74,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     jax.config.update("jax_num_cpu_devices", N_DEVICES)  # before JAX computes anything
     runs = {}
     for name, changes in CASES.items():
-        runs[name] = compared(settings(**changes))
+        runs[name] = compared(**changes)
         print(name, runs[name], flush=True)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     found = {"devices": N_DEVICES, "steps": N_ITER, "rows": N_ROWS, "runs": runs, "provenance": provenance()}
