@@ -22,6 +22,21 @@ MEMORY_SHARE = 0.9
 Task = TypeVar("Task")
 
 
+def shared_out(
+    make_pool: Callable[[int], Executor],
+    n_processes: int,
+    backend: str | None,
+    tasks: Sequence[Task],
+    function: Callable[..., Any],
+    arguments: Callable[[Task], tuple],
+) -> Iterator[tuple[Task, Any]]:
+    """`side_by_side`, or `on_backend` where there is one."""
+    if backend is None:
+        return side_by_side(make_pool, n_processes, tasks, function, arguments)
+    # One process is the default, and means as many as there are.
+    return on_backend(backend, {"n_jobs": n_processes if n_processes > 1 else -1}, tasks, function, arguments)
+
+
 def side_by_side(
     make_pool: Callable[[int], Executor],
     n_processes: int,

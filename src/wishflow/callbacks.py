@@ -307,7 +307,8 @@ class CSVLog(Callback):
 
     The columns are phase, model, step, seconds at the end of its chunk, and every record. Numbers are written so that
     they read back exactly. A record with several entries a step fills the columns `name[0]`, `name[1]`, ... Columns
-    that first appear in a later phase are added to the file, empty before.
+    that first appear in a later phase are added to the file, empty before. The fits of one `fit_many` share the file:
+    `model` is the place of the estimator there.
 
     Parameters
     ----------
@@ -528,6 +529,7 @@ class ProgressBar(Callback):
             self._print_estimate(event)
         self._last = event
         left = self._seconds_left(event)
+        self._printed = min(self._printed, event.seconds)  # the next of many fits counts its own seconds
         if self._bar is None and event.step < event.n_steps and event.seconds - self._printed >= self.every:
             self._printed = event.seconds
             self._print(event, f"{clock(event.seconds)} taken, {clock(left)} left in this phase")

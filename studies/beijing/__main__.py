@@ -32,6 +32,10 @@ def main(
     processes: Annotated[
         int, typer.Option(min=1, help="Fits, then models, done side by side, each in its own process.")
     ] = 1,
+    backend: Annotated[
+        str | None,
+        typer.Option(help="Where models are fitted: loky, ray, dask or slurm, with OUTPUT on all nodes; here if none."),
+    ] = None,
     validation: Annotated[
         bool, typer.Option("--validation", help="Score October to December 2015 and read nothing of 2016.")
     ] = False,
@@ -53,6 +57,7 @@ def main(
             n_members=members,
             missing=missing,
             n_processes=processes,
+            backend=backend,
             is_validation=validation,
             is_report_only=report_only,
         )

@@ -10,7 +10,7 @@ from wishflow.callbacks import clock
 from wishflow.errors import OptionError
 from wishflow.files.json import write_json_atomic
 
-from ..processes import lost_process_text, pool, side_by_side
+from ..processes import lost_process_text, pool, shared_out
 from ..progress import SuiteProgress, error_text
 from ..provenance import command
 from ..selection import chosen
@@ -35,6 +35,7 @@ def main(
     n_members: int | None = None,
     missing: float = 0.0,
     n_processes: int = 1,
+    backend: str | None = None,
     is_validation: bool = False,
     is_report_only: bool = False,
 ) -> int:
@@ -45,7 +46,7 @@ def main(
             f"there are no results in {str(output)!r}; expected files as the command without --report-only writes "
             "them: run it first, or name the folder by --output."
         )
-    n_failed = 0 if is_report_only else run_jobs(output, jobs, load_parts(is_validation), n_processes)
+    n_failed = 0 if is_report_only else run_jobs(output, jobs, load_parts(is_validation), n_processes, backend)
     page, results = write_outputs(output, is_validation), read_results(output, is_validation)
     print(score_table(results, is_whole=False, has_published=not is_validation).to_string(index=False))
     n_missing = len(missing_cells(results))
@@ -79,9 +80,9 @@ def asked_jobs(
     return [Job(model, is_validation, n_draws, n, shares[model], changes) for model, n in members.items()]
 
 
-def run_jobs(output: Path, jobs: list[Job], parts: Parts, n_processes: int = 1) -> int:
+def run_jobs(output: Path, jobs: list[Job], parts: Parts, n_processes: int = 1, backend: str | None = None) -> int:
     """Make the cells that are not finished, one file each; returns how many jobs failed. Several processes load `parts`
-    themselves.
+    themselves, and write into the folder.
     """
     wanted = {job: [cell for cell in job.cells if not is_finished(output, job, cell, parts)] for job in jobs}
     pending = {job: cells for job, cells in wanted.items() if cells}
@@ -92,10 +93,10 @@ def run_jobs(output: Path, jobs: list[Job], parts: Parts, n_processes: int = 1) 
     output.mkdir(parents=True, exist_ok=True)
     n_failed = 0
     try:
-        if n_processes == 1:
+        if n_processes == 1 and backend is None:
             outcomes = _one_by_one(output, pending, parts, progress)
         else:
-            outcomes = _side_by_side(output, pending, progress, n_processes)
+            outcomes = _side_by_side(output.absolute(), pending, progress, n_processes, backend)
         for outcome in outcomes:
             n_failed += outcome.is_failure
             (progress.fail if outcome.is_failure else progress.finish)(outcome.text)
@@ -134,14 +135,12 @@ def _one_by_one(
 
 
 def _side_by_side(
-    output: Path, pending: Mapping[Job, list[str]], progress: SuiteProgress, n_processes: int
+    output: Path, pending: Mapping[Job, list[str]], progress: SuiteProgress, n_processes: int, backend: str | None
 ) -> Iterator[Outcome]:
     """The same by several processes, in the order in which they end."""
     longest_first, typed = sorted(pending, key=lambda job: job.n_fits, reverse=True), command()
-    outcomes = side_by_side(
-        pool, n_processes, longest_first, _run_alone, lambda job: (output, job, pending[job], typed)
-    )
-    for job, outcome in outcomes:
+    what = (longest_first, _run_alone, lambda job: (output, job, pending[job], typed))
+    for job, outcome in shared_out(pool, n_processes, backend, *what):
         progress.begin(job)
         yield Outcome(True, lost_process_text(outcome)) if isinstance(outcome, BaseException) else outcome
 

@@ -14,7 +14,7 @@ from wishflow.files.json import plain, write_json_atomic
 from wishflow.numerics.platform import on_accelerator
 from wishflow.regression.presets import PRESETS
 
-from ..processes import lost_process_text, on_backend, pool, side_by_side
+from ..processes import lost_process_text, pool, shared_out
 from ..progress import SuiteProgress, error_text
 from ..provenance import command, provenance
 from ..selection import chosen
@@ -108,11 +108,7 @@ def _side_by_side(
     """The same by several processes, in the order in which they end; the longest start first, so that all end alike."""
     longest_first, typed = sorted(work, key=work.__getitem__, reverse=True), command()
     what = (longest_first, _run_alone, lambda cell: (cell, group, typed))
-    if backend is None:
-        results = side_by_side(pool, n_processes, *what)
-    else:  # one process is the default, and means as many as there are
-        results = on_backend(backend, {"n_jobs": n_processes if n_processes > 1 else -1}, *what)
-    for cell, result in results:
+    for cell, result in shared_out(pool, n_processes, backend, *what):
         progress.begin(cell)
         yield cell, lost_process_text(result, ", or --group") if isinstance(result, BaseException) else result
 

@@ -18,11 +18,12 @@ from sklearn.base import clone
 from structure import PACKAGE
 
 import wishflow as wf
+from wishflow.callbacks import ChunkEvent
 from wishflow.errors import DataError, JobError, OptionError
 from wishflow.estimators import many
 from wishflow.files.jobs import JobFolder, work
 from wishflow.numerics import platform
-from wishflow.training import backends
+from wishflow.training import backends, together
 from wishflow.training.backends import environment_of
 from wishflow.training.checkpoints import Checkpoints
 from wishflow.training.loop import StochasticPhase
@@ -160,18 +161,46 @@ def test_ctrl_c_keeps_no_half_trained_result(group, tmp_path, monkeypatch):
     assert states and [one.status_ for one in fitted] == ["reached max_iter"] * 2
 
 
-def test_ctrl_c_in_a_forecaster_ends_the_group(tmp_path, monkeypatch):
+def test_ctrl_c_in_a_forecaster_ends_the_run(tmp_path, monkeypatch):
     fits, frame = [], SERIES.iloc[:20]
 
     def fit(self, y, X=None):
         fits.append(self.random_state)
         self.status_ = "interrupted"
+        return self
 
     monkeypatch.setattr(wf.WishartForecaster, "fit", fit)
     models = [wf.WishartForecaster(random_state=s, checkpoint_dir=tmp_path / "states") for s in range(2)]
     with pytest.raises(KeyboardInterrupt):
         wf.fit_many(models, [frame] * 2, folder=tmp_path, backend_params={"group": 2})
     assert fits == [0] and not list((tmp_path / "results").iterdir())
+    with pytest.raises(KeyboardInterrupt):
+        wf.fit_many(models, [frame] * 2)
+    assert fits == [0, 0] and not hasattr(models[0], "status_")
+    interrupted = types.SimpleNamespace(status_="interrupted")
+    monkeypatch.setattr(many, "fit_rows_together", lambda *_: [interrupted])
+    with pytest.raises(KeyboardInterrupt):
+        wf.fit_many([gp(), *models], [(X, Y), frame, frame])
+    assert fits == [0, 0]
+
+
+def test_the_fits_of_one_call_share_a_log(tmp_path, monkeypatch):
+    def fit(self, y, X=None):
+        with wf.callbacks.CallbackList(self.callbacks) as calls:
+            calls.on_start("series", 2)
+            for k in range(2):  # members
+                calls.on_chunk(ChunkEvent("series", 1, 1, {"objective": np.ones(1)}, 0.1, k, 2))
+        self.status_ = "reached max_iter"
+        return self
+
+    monkeypatch.setattr(wf.WishartForecaster, "fit", fit)
+    models, data = [wf.WishartForecaster(), gp(), wf.WishartForecaster()], [SERIES, (X, Y), SERIES]
+    for step, places in ((1, [0, 0, 2, 2]), (2, [0, 0, 1, 1])):
+        wf.fit_many(models[::step], data[::step], wf.callbacks.CSVLog(tmp_path / "log.csv"))
+        log = pd.read_csv(tmp_path / "log.csv")
+        is_series = log["phase"] == "series"
+        assert log["model"][is_series].tolist() == places
+        assert (log["model"][~is_series] == 1).all() and (~is_series).any() == (step == 1)
 
 
 def test_pairs_may_be_lists_and_other_lengths_are_refused(tmp_path):
@@ -251,11 +280,17 @@ def test_a_job_whose_worker_is_lost_is_tried_as_often_as_asked_for(retries, tmp_
     assert pool.n_calls == 2 * (1 + retries)
 
 
-def test_pools_do_not_try_again_by_themselves(monkeypatch):
+def test_pools_leave_retries_to_us_and_a_cluster_that_exists_as_it_is(monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     ray = types.SimpleNamespace(is_initialized=lambda: True)
     monkeypatch.setattr(backends, "_imported", lambda name: ray)
     assert backends.RayPool(None).remote_args == {"max_retries": 0}
     assert backends.RayPool(None, {"max_retries": 3}).remote_args == {"max_retries": 3}
+    ray.is_initialized, ray.init = (lambda: False), (lambda **options: seen.append(options))
+    seen: list[dict] = []
+    for options in ({}, {"address": "auto"}, {"address": "local"}):
+        backends.RayPool(2, **options)
+    assert seen == [{"num_cpus": 2}, {"address": "auto"}, {"address": "local", "num_cpus": 2}]
     client = types.SimpleNamespace(get_executor=lambda **options: options)
     assert backends.DaskPool(None, client=client).executor == {"pure": False, "retries": 0}
 
@@ -357,6 +392,27 @@ def test_an_error_in_a_forecaster_ends_those_that_wait_for_it(monkeypatch):
     with pytest.raises(DataError):
         wf.fit_many(models, [SERIES, SERIES.iloc[::-1]])
     assert not any(hasattr(model, "model_") for model in models) and threading.active_count() == n_threads
+
+
+def test_a_bounded_number_of_fits_trains_at_once(types_unchecked, monkeypatch):
+    n_threads, seen, events = threading.active_count(), [], []
+
+    class Events(wf.callbacks.Callback):
+        def on_chunk(self, event):
+            events.append((event.model_index, event.n_models))
+
+    def train(fits, places, calls):
+        seen.append(threading.active_count() - n_threads)
+        for i in places:
+            calls.on_chunk(ChunkEvent("p", 1, 1, {}, 0.0, i, len(fits)))
+            fits[i].outcome = Outcome(i, ("done",))
+
+    monkeypatch.setattr(together, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(together, "_train", train)
+    monkeypatch.setattr(together, "_alike", lambda fits, waiting: [waiting])
+    found = together.fitted_together([lambda fit, i=i: (i, fit.trained("a phase").models) for i in range(7)], Events())
+    assert found == [(i, i % 3) for i in range(7)] and seen == [3, 3, 1]
+    assert events == [(i, 7) for i in range(7)]
 
 
 def phase_of(i):

@@ -7,6 +7,7 @@ import io
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ from rich.console import Console
 from scipy.stats import norm
 from typer.testing import CliRunner
 
-from studies import paths, report
+from studies import paths, processes, report
 from studies.beijing import figures, jobs, pages, protocol, published, reproduce, tables
 from studies.beijing.__main__ import main as command
 from studies.beijing.jobs import Job
@@ -375,6 +376,21 @@ def test_fits_and_jobs_side_by_side_are_the_same(parts, tmp_path, monkeypatch, c
     assert run("beside", 3) == alone
 
 
+def test_jobs_on_a_backend_get_the_folder_from_its_root(tmp_path, monkeypatch, parts, capsys):
+    made = []
+
+    def completed(function, calls, backend, params):
+        made.append((backend, params))
+        yield from ((i, function(*call)) for i, call in enumerate(calls))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(processes, "completed", completed)
+    monkeypatch.setattr(reproduce, "_run_alone", lambda folder, *_: reproduce.Outcome(False, f"made in {folder}"))
+    asked = [Job("walk", n_draws=20)]
+    assert reproduce.run_jobs(Path("here"), asked, parts, backend="ray") == 0
+    assert made == [("ray", {"n_jobs": -1})] and f"made in {tmp_path / 'here'}" in capsys.readouterr().out
+
+
 # --- which cells are run ---------------------------------------------------------------------
 
 
@@ -670,10 +686,11 @@ def test_the_command_passes_its_options_on(monkeypatch, tmp_path):
     calls = []
     monkeypatch.setattr(reproduce, "main", lambda output, **options: calls.append((output, options)) or 3)
     given = ("--models", "walk,var3", "--draws", 50, "--members", 2, "--missing", 0.2, "--processes", 4)
-    given += ("--validation", "--report-only")
+    given += ("--backend", "ray", "--validation", "--report-only")
     assert invoke(*given, "--output", tmp_path).exit_code == 3
     expected = {"models": ["walk,var3"], "n_draws": 50, "n_members": 2, "missing": 0.2, "n_processes": 4}
-    assert calls == [(tmp_path, {**expected, "is_validation": True, "is_report_only": True})]
+    expected |= {"backend": "ray", "is_validation": True, "is_report_only": True}
+    assert calls == [(tmp_path, expected)]
 
 
 @pytest.mark.parametrize(

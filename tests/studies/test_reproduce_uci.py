@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import io
 import json
 import re
@@ -289,12 +290,15 @@ def test_processes_of_their_own_find_the_same_numbers(tmp_path):
     except DatasetError as missing:
         pytest.skip(str(missing))
     asked = [Cell(data, "sgp", n_splits=1) for data in ("boston", "concrete")]
-    for name, n_processes in (("alone", 1), ("beside", 2)):
-        assert reproduce.run_cells(tmp_path / name, asked, n_processes=n_processes) == 0
+    ways = {"alone": {}, "beside": {"n_processes": 2}}
+    ways |= {"ray": {"backend": "ray"}} if importlib.util.find_spec("ray") else {}
+    for name, options in ways.items():
+        assert reproduce.run_cells(tmp_path / name, asked, **options) == 0
     for cell in asked:
-        alone, beside = (read_result(cell_path(tmp_path / name, cell)) for name in ("alone", "beside"))
-        assert alone["splits"] == beside["splits"]
-        assert alone["provenance"]["command"] == beside["provenance"]["command"]
+        alone, *others = (read_result(cell_path(tmp_path / name, cell)) for name in ways)
+        for other in others:
+            assert alone["splits"] == other["splits"]
+            assert alone["provenance"]["command"] == other["provenance"]["command"]
 
 
 def test_the_exit_code_tells_of_failures_and_the_page_is_written_all_the_same(tmp_path, runs, monkeypatch, capsys):

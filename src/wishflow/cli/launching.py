@@ -95,9 +95,12 @@ def _wait_for(workers: list[subprocess.Popen], job: Job) -> None:
 def _stopped(job: Job, worker: subprocess.Popen, number: int) -> ProcessError:
     code = worker.returncode
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed with exit code {code}"
+    elsewhere = ""
+    if job.n_hosts > 1 and code != -signal.SIGKILL:
+        elsewhere = " If it lost its connection, a process on another host ended first, and that host says why."
     return ProcessError(
         f"process {number} of {job.n_processes * job.n_hosts} (pid {worker.pid}) {how}, and the job was stopped: no "
-        "process can go on without the others. Start it again, with any number of processes; a fit with "
+        f"process can go on without the others.{elsewhere} Start it again, with any number of processes; a fit with "
         "`checkpoint_dir` goes on from its last checkpoint."
     )
 

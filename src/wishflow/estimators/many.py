@@ -23,6 +23,7 @@ from ..series.many import fit_together as fit_series_together
 from ..specs import checks
 from ..training.backends import checked_backend, completed, retries_of
 from ..training.checkpoints import INTERRUPTED
+from ..training.together import PartOfRun
 from .described import from_json, to_json
 from .loading import load
 
@@ -59,8 +60,9 @@ def fit_many(
     data : sequence
         What to fit each of them to: a pair (X, y); for a forecaster y, or a tuple (y, X) or (y, X, fh).
     callbacks : Callback or list of Callback, optional
-        Callbacks of training. Those of the estimators are not used. With a backend or a folder they get events of the
-        phase "jobs", with the number of jobs that are done.
+        Callbacks of training. Those of the estimators are not used. All fits are one run for them: `on_end` is called
+        once, and a `CSVLog` has the rows of all fits, with the place of the estimator in the column `model`. With a
+        backend or a folder they get events of the phase "jobs", with the number of jobs that are done.
     backend : {None, "loky", "ray", "dask", "slurm"}, default=None
         Where the fits run: in this process, in processes of this machine, on a Ray or Dask cluster, or as jobs of SLURM
         (by submitit).
@@ -88,8 +90,10 @@ def fit_many(
         If jobs have failed at every attempt. It names them with their errors (`failed`). The others are fitted. Also
         if a worker does not see the folder.
     KeyboardInterrupt
-        On Ctrl-C. With `checkpoint_dir` and jobs too: a half-trained model is not kept as a result, and the same call
-        goes on from its checkpoint.
+        On Ctrl-C, which ends the whole run. With `checkpoint_dir` too, for forecasters and for jobs: a half-trained
+        model is not kept as a result, and the same call goes on from its checkpoint. Regressors and classifiers alone,
+        without a backend and a folder, are left as `fit` leaves them: at the last good state, with `status_`
+        "interrupted".
 
     Notes
     -----
@@ -98,8 +102,9 @@ def fit_many(
     Trained together: the preset's rule is asked for the number of rows of the first data set. Folds may differ by a
     row.
 
-    `backend_params` of all backends: `n_jobs`, the number of workers (−1, the default: all); `retries` (2), how often a
-    failed job, or one whose worker was lost, is tried again; `group` (1), how many jobs of equal shape a worker trains
+    `backend_params` of all backends: `n_jobs`, the number of workers (−1, the default: all; on a Ray or Dask cluster
+    that exists, all in any case); `retries` (2), how often a failed job, or one whose worker was lost, is tried again
+    (jobs that waited then lose no attempt); `group` (1), how many jobs of equal shape a worker trains
     in one program, where it has an accelerator; `memory_fraction`, the part of the memory of an accelerator that a
     worker may take. By default workers of "loky" share 90 % of it, and tasks of Ray with `num_gpus` below 1 have that
     part. It is set before a worker imports JAX.
@@ -157,11 +162,20 @@ def _parts(estimator: Any, given: Any, place: int) -> tuple:
 
 
 def _fit_here(estimators: Sequence[Any], data: list[tuple], callbacks: list) -> None:
-    """In this process; regressors and classifiers as one group, forecasters as another."""
-    for is_series, fit in ((False, fit_rows_together), (True, fit_series_together)):
-        chosen = [i for i, e in enumerate(estimators) if isinstance(e, WishartForecaster) == is_series]
-        if chosen:
-            fit([estimators[i] for i in chosen], [data[i] for i in chosen], callbacks)
+    """In this process; regressors and classifiers as one group, forecasters as another, of one run for callbacks."""
+    groups: dict[Callable, list[int]] = {fit_rows_together: [], fit_series_together: []}
+    for i, estimator in enumerate(estimators):
+        groups[fit_series_together if isinstance(estimator, WishartForecaster) else fit_rows_together].append(i)
+    if not all(groups.values()):
+        fit = next(fit for fit, places in groups.items() if places)
+        fit(estimators, data, callbacks)
+        return
+    with CallbackList(callbacks) as calls:
+        for fit, places in groups.items():
+            part = PartOfRun(calls, places, len(estimators))
+            fitted = fit([estimators[i] for i in places], [data[i] for i in places], part)
+            if fitted[0].status_ == INTERRUPTED:  # forecasters are still to come
+                raise KeyboardInterrupt
 
 
 # --- jobs --------------------------------------------------------------------------------------------

@@ -8,26 +8,36 @@ from typing import Any
 
 from ..callbacks import CallbackList
 from ..numerics import platform
-from ..training.together import Fit, fitted_together
+from ..training.checkpoints import INTERRUPTED
+from ..training.together import Fit, PartOfRun, fitted_together
 
 
 def fit_together(forecasters: Sequence[Any], data: Sequence[tuple], callbacks: Any = None) -> list[Any]:
-    """Fit forecasters (`wishflow.fit_many`); an error in one fit leaves all of them as they were.
+    """Fit forecasters (`wishflow.fit_many`); an error or Ctrl-C in one fit leaves all of them as they were.
 
     What is not training, such as the choice of lags and the trials of candidates, is done for one after another.
     Forecasters with checkpoints are trained one after another too.
     """
-    watching = list(CallbackList(callbacks).callbacks)
     has_checkpoints = any(one.checkpoint_dir is not None for one in forecasters)
     if platform.trains_together(len(forecasters)) and not has_checkpoints:
         fits = [_fit(one, part) for one, part in zip(forecasters, data, strict=True)]
-        fitted = fitted_together(fits, watching)
+        fitted = fitted_together(fits, callbacks)
     else:
-        fitted = [_fitted(one, part, watching) for one, part in zip(forecasters, data, strict=True)]
+        fitted = _one_by_one(forecasters, data, callbacks)
     for forecaster, one in zip(forecasters, fitted, strict=True):
         one.callbacks, one.verbose = forecaster.callbacks, forecaster.verbose
         forecaster.__dict__ = one.__dict__
     return list(forecasters)
+
+
+def _one_by_one(forecasters: Sequence[Any], data: Sequence[tuple], callbacks: Any) -> list[Any]:
+    fitted: list[Any] = []
+    with CallbackList(callbacks) as calls:
+        for i, (forecaster, part) in enumerate(zip(forecasters, data, strict=True)):
+            fitted.append(_fitted(forecaster, part, [PartOfRun(calls, [i], len(forecasters))]))
+            if fitted[-1].status_ == INTERRUPTED:  # Ctrl-C is meant for the whole run
+                raise KeyboardInterrupt
+    return fitted
 
 
 def _fit(forecaster: Any, data: tuple) -> Callable[[Fit], Any]:

@@ -11,8 +11,10 @@ import abc
 import concurrent.futures as futures
 import contextlib
 import dataclasses
+import functools
 import os
 import pickle
+import queue
 import shutil
 import tempfile
 import threading
@@ -47,18 +49,59 @@ class AbstractPool(abc.ABC):
 
 
 class LokyPool(AbstractPool):
-    """Processes of this machine, started afresh; they are ended with the pool."""
+    """Processes of this machine, started afresh; they are ended with the pool.
+
+    Each process has an executor of its own. When loky loses a process it ends all those of the executor, and calls that
+    wait fail too: here only the call fails that was made in the lost process, and another process takes its place.
+    """
 
     def __init__(self, n_jobs: int, **options: Any) -> None:
         from joblib.externals.loky import ProcessPoolExecutor
 
-        self.executor = ProcessPoolExecutor(n_jobs, **options)
+        self._started = functools.partial(ProcessPoolExecutor, 1, **options)
+        self._executors = [self._started() for _ in range(n_jobs)]
+        self._waiting: queue.SimpleQueue = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._lock, self._is_closed = threading.Lock(), False
 
     def submit(self, function: Callable, calls: Sequence[tuple]) -> list[futures.Future]:
-        return [self.executor.submit(function, *call) for call in calls]
+        found: list[futures.Future] = [futures.Future() for _ in calls]
+        for future, call in zip(found, calls, strict=True):
+            self._waiting.put((future, (function, *call)))
+        places = range(len(self._executors))
+        self._threads = [threading.Thread(target=self._serve, args=(place,), daemon=True) for place in places]
+        for thread in self._threads:
+            thread.start()
+        return found
+
+    def _serve(self, place: int) -> None:
+        """Have calls made that wait, one after another, by one process."""
+        while not self._is_closed:
+            try:
+                future, call = self._waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                future.set_result(self._executors[place].submit(*call).result())
+            except BaseException as error:  # Ctrl-C in a worker too: the caller hears of it, not this thread
+                if isinstance(error, futures.BrokenExecutor):
+                    self._replace(place)
+                future.set_exception(error)
+
+    def _replace(self, place: int) -> None:
+        with self._lock:
+            if not self._is_closed:
+                self._executors[place].shutdown()
+                self._executors[place] = self._started()
 
     def close(self, is_complete: bool) -> None:
-        self.executor.shutdown(wait=True, kill_workers=not is_complete)
+        with self._lock:
+            self._is_closed = True
+        # At the same time: each process takes some time to end.
+        with futures.ThreadPoolExecutor(len(self._executors)) as ending:
+            list(ending.map(lambda one: one.shutdown(wait=True, kill_workers=not is_complete), self._executors))
+        for thread in self._threads:
+            thread.join()
 
 
 class RayPool(AbstractPool):
@@ -73,7 +116,9 @@ class RayPool(AbstractPool):
         self.ray, self.references = ray, []  # type: ignore[var-annotated]
         self.is_own = not ray.is_initialized()
         if self.is_own:
-            ray.init(**({} if n_jobs is None else {"num_cpus": n_jobs}), **options)
+            # Ray refuses a number of CPUs for a cluster that exists.
+            is_new = options.get("address", os.environ.get("RAY_ADDRESS") or None) in (None, "local")
+            ray.init(**({"num_cpus": n_jobs} if is_new and n_jobs is not None else {}), **options)
         self.remote_args = {"max_retries": 0, **(ray_remote_args or {})}
 
     def submit(self, function: Callable, calls: Sequence[tuple]) -> list[futures.Future]:

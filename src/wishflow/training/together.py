@@ -2,11 +2,13 @@
 
 Whenever all of them wait for a phase of training, the phases of equal shape become one, for all models in one program.
 Each fit runs in a thread of its own, and only one of them runs at a time, until it comes to a phase.
-The phases themselves run in the thread of the caller, so that Ctrl-C ends them.
+The phases themselves run in the thread of the caller, so that Ctrl-C ends them. Many fits are trained in groups, which
+bounds the number of threads and the size of a program.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,7 +18,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from ..callbacks import Callback, CallbackList
+from ..callbacks import Callback, CallbackList, ChunkEvent
 from ..numerics.devices import computing
 from .journal import Journal
 from .loop import StochasticPhase
@@ -24,7 +26,27 @@ from .phases import Items, Outcome, Stretch, run_phases, unchanged
 from .stacks import stacked, unstacked
 from .validation import BestState
 
+# Fits that train at once; a device is busy with fewer.
+MOST_AT_ONCE = 256
+
 Request = tuple[StochasticPhase, PyTree, Journal, bool]
+
+
+class PartOfRun(Callback):
+    """The callbacks of a run of many fits, as some of them see them.
+
+    Events name the places of the models among all of the run, and the end of these fits is not the end of the run.
+    """
+
+    def __init__(self, calls: CallbackList, places: Sequence[int], n_models: int) -> None:
+        self.calls, self.places, self.n_models = calls, places, n_models
+
+    def on_start(self, phase: str, n_steps: int) -> None:
+        self.calls.on_start(phase, n_steps)
+
+    def on_chunk(self, event: ChunkEvent) -> bool:
+        place = self.places[event.model_index * len(self.places) // event.n_models]  # that of all members of a fit
+        return self.calls.on_chunk(dataclasses.replace(event, model_index=place, n_models=self.n_models))
 
 
 class Ended(BaseException):
@@ -97,16 +119,26 @@ def fitted_together(functions: Sequence[Callable[[Fit], Any]], callbacks: Any = 
 
     The first error of a fit is raised, and ends the others.
     """
+    found: list[Any] = []
+    with computing(), CallbackList(callbacks) as calls:
+        for first in range(0, len(functions), MOST_AT_ONCE):
+            group = functions[first : first + MOST_AT_ONCE]
+            part = PartOfRun(calls, range(first, first + len(group)), len(functions))
+            found += _fitted_at_once(group, CallbackList(part))
+    return found
+
+
+def _fitted_at_once(functions: Sequence[Callable[[Fit], Any]], calls: CallbackList) -> list[Any]:
+    """The same with a thread for each of them."""
     fits = [Fit(function) for function in functions]
     try:
-        with computing(), CallbackList(callbacks) as calls:
-            for fit in fits:
-                _resumed(fit)
-            while waiting := [i for i, fit in enumerate(fits) if fit.request is not None]:
-                for alike in _alike(fits, waiting):
-                    _train(fits, alike, calls)
-                for i in waiting:
-                    _resumed(fits[i])
+        for fit in fits:
+            _resumed(fit)
+        while waiting := [i for i, fit in enumerate(fits) if fit.request is not None]:
+            for alike in _alike(fits, waiting):
+                _train(fits, alike, calls)
+            for i in waiting:
+                _resumed(fits[i])
     finally:
         for fit in fits:
             fit.end()

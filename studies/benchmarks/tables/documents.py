@@ -39,6 +39,7 @@ PARTS = {
     "waiting": performance.waiting_table,
     "update_latency": performance.latency_table,
     "together": performance.together_table,
+    "many_devices": performance.devices_table,
     "streaming": performance.streaming_table,
     "projection": performance.projection_table,
     "calibration": calibration.calibration_table,

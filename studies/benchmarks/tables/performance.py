@@ -159,6 +159,23 @@ def together_table() -> str:
     return f"{grid('100 forecasters', rows)}\n\nSource: {source_text(found['provenance'])}."
 
 
+def devices_table() -> str:
+    """How far fits on one device and on several agree."""
+    found = result("many_devices.json")
+    if found is None:
+        return NOT_MEASURED
+    rows = {
+        name: {
+            f"objective of {found['steps']} steps, nats for each row": f"{run['nats_per_row']:.0e}",
+            "relative": f"{run['relative']:.0e}",
+            "predicted means, by their sd": f"{run['mean_by_sd']:.0e}",
+        }
+        for name, run in found["runs"].items()
+    }
+    about = f"largest difference of 1 and {found['devices']} devices"
+    return f"{grid(about, rows)}\n\nSource: {source_text(found['provenance'])}."
+
+
 def streaming_table() -> str:
     """Rows per second and memory of a fit to files, and of fits to rows in memory."""
     found = result("streaming.json")
