@@ -40,11 +40,11 @@ class SeriesSet:
     split: Callable[[pd.DataFrame, int], Split]
 
 
-def last_fifth(y: pd.DataFrame, longest: int) -> Split:
-    """The last fifth is scored, from at most 60 origins spread evenly over it."""
+def last_fifth(y: pd.DataFrame, longest: int, n_origins: int = N_ORIGINS) -> Split:
+    """The last fifth is scored, from at most so many origins spread evenly over it."""
     first = round((1.0 - SCORED) * len(y))
     last = len(y) - longest
-    step = max(1, -(-(last - first + 1) // N_ORIGINS))
+    step = max(1, -(-(last - first + 1) // n_origins))
     return Split(y, first, tuple(range(first, last + 1, step)))
 
 
@@ -134,19 +134,29 @@ def ten_minutes() -> pd.DataFrame:
     return frame.mask(rng.uniform(size=frame.shape) < 0.01)
 
 
-def fifty_hourly() -> pd.DataFrame:
-    """50 hourly series over one year: five common factors with daily cycles, and noise of their own."""
-    rng = np.random.default_rng(SEED + 3)
+def hourly(n_series: int, seed: int) -> pd.DataFrame:
+    """Hourly series over one year: five common factors with daily cycles, and noise of their own."""
+    rng = np.random.default_rng(seed)
     index = pd.date_range("2022-01-01", periods=8760, freq="h")
     hour = np.arange(len(index)) % 24
-    factors, own = np.zeros((len(index), 5)), np.zeros((len(index), 50))
-    loadings, phases = rng.normal(size=(50, 5)), rng.uniform(0, 2 * np.pi, 5)
+    factors, own = np.zeros((len(index), 5)), np.zeros((len(index), n_series))
+    loadings, phases = rng.normal(size=(n_series, 5)), rng.uniform(0, 2 * np.pi, 5)
     for t in range(1, len(index)):
         factors[t] = 0.95 * factors[t - 1] + 0.3 * rng.normal(size=5)
-        own[t] = 0.8 * own[t - 1] + 0.6 * rng.normal(size=50)
+        own[t] = 0.8 * own[t - 1] + 0.6 * rng.normal(size=n_series)
     cycle = np.sin(2 * np.pi * hour[:, None] / 24.0 + phases)
     values = (factors + 0.8 * cycle) @ loadings.T + own
-    return pd.DataFrame(values, index, [f"s{d}" for d in range(50)])
+    return pd.DataFrame(values, index, [f"s{d}" for d in range(n_series)])
+
+
+def fifty_hourly() -> pd.DataFrame:
+    """50 of these series."""
+    return hourly(50, SEED + 3)
+
+
+def five_hundred_hourly() -> pd.DataFrame:
+    """500 of these series, for the benchmark `wide`."""
+    return hourly(500, SEED + 4)
 
 
 SETS = {
