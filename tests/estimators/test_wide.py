@@ -26,7 +26,7 @@ INNER = {
     "validation_fraction": 0,
     "lags": 2,
 }
-N, D, R = 400, 24, 2
+N, D, R = 400, 40, 2
 
 
 def factor_rows(n=N, d=D, seed=0):
@@ -141,18 +141,13 @@ def test_factors_and_dynamics_are_recovered(fitted, y):
     assert gain.mean() > 3.0
 
 
-def test_the_number_of_factors_is_that_of_the_criterion():
-    """Ten equal eigenvalues are noise; three large ones are factors."""
-    squares = np.array([500.0, 300.0, 200.0, *[1.0] * 17])
-    assert n_factors_of(squares.sum() + 30.0, squares, 200, 50) == 3
-    assert n_factors_of(1e4, np.full(10, 1.0), 200, 50) == 1
-
-
-def test_few_series_have_few_factors(y):
-    """Near D factors nothing is left, and the criterion falls without end."""
-    noise = np.random.default_rng(6).normal(size=(300, 12))
-    assert Loadings.learnt(noise, None, 0).n_factors <= 3
-    assert Loadings.learnt(y.to_numpy(), None, 0).n_factors == R
+def test_factors_are_what_stands_above_the_edge_of_noise():
+    """Eigenvalues that fall as those of noise, with and without three large ones; noise correlated in time."""
+    edge = 10.0 - np.arange(1, 20) ** (2.0 / 3.0)
+    assert n_factors_of(np.array([50.0, 30.0, 20.0, *edge]), 10) == 3
+    assert n_factors_of(edge, 10) == 1
+    rows = [factor_rows(200, 100, seed).to_numpy() for seed in range(3)]
+    assert [Loadings.learnt(one, None, 0).n_factors for one in rows] == [R, R, R]
 
 
 def test_own_dynamics_are_those_of_long_regressions():

@@ -14,14 +14,15 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.utils.extmath import randomized_svd
 
-# The most factors that are considered where their number is chosen, in all and in parts of the number of series: near
-# D factors nothing is left, and the criterion falls without end.
+# The most factors that are considered where their number is chosen, in all and in parts of the number of series.
 MOST_FACTORS, LEAST_SERIES_PER_FACTOR = 20, 4
+# Eigenvalues after those of the factors that tell how fast those of noise fall.
+EDGE = 5
 # Series are weighed by what is left of them; the share of their variance that is left counts at least as so much.
 LEAST_LEFT = 0.05
 # Factors of a row are known where the observed cells hold so much of each direction of the loadings.
 LEAST_SEEN = 0.05
-# Rounds in which missing cells are filled by the factors of the others.
+# Rounds in which missing cells are filled by the factors of the others, or the number of factors is corrected.
 N_ROUNDS = 8
 
 
@@ -112,26 +113,31 @@ class Loadings:
         return (weights @ products).reshape(len(weights), R, R)
 
 
-def n_factors_of(total: float, squares: Float[np.ndarray, " K"], n_rows: int, n_columns: int) -> int:
-    """The number k of factors with the least IC = log V(k) + k (D + T)/(D T) log min(D, T), at least one.
+def n_factors_of(eigenvalues: Float[np.ndarray, " K"], most: int) -> int:
+    """The number of eigenvalues, largest first, above the last gap that noise does not make; at least one.
 
-    This is IC_p2 of Bai and Ng (Econometrica 2002). V(k) is the mean square that k factors leave; `squares` are the
-    squared singular values of the rows, largest first, and `total` is the sum of all.
+    By the edge distribution of Onatski (Review of Economics and Statistics 92, 2010): eigenvalues λ_i of noise fall
+    about linearly in i^⅔ after its largest one, also where noise is correlated in time. A gap λ_i − λ_{i+1} of twice
+    the slope of the five after the factors belongs to a factor. `most` factors are considered.
     """
-    left = np.maximum(total - np.cumsum(squares), 1e-12 * total) / (n_rows * n_columns)
-    price = (n_rows + n_columns) / (n_rows * n_columns) * np.log(min(n_rows, n_columns))
-    return 1 + int(np.argmin(np.log(left) + price * np.arange(1, len(squares) + 1)))
+    n, gaps = most, (eigenvalues[:-1] - eigenvalues[1:])[:most]
+    for _ in range(N_ROUNDS):
+        edge = eigenvalues[n : n + EDGE]
+        slope = np.polyfit(np.arange(n, n + len(edge)) ** (2.0 / 3.0), edge, 1)[0] if len(edge) > 1 else 0.0
+        is_factor = np.flatnonzero(gaps >= 2.0 * abs(slope))
+        found = int(is_factor[-1]) + 1 if len(is_factor) else 0
+        if found == n:
+            break
+        n = found
+    return max(n, 1)
 
 
 def _loadings(z: Float[np.ndarray, "T D"], n_factors: int | None, seed: int) -> Float[np.ndarray, "D R"]:
-    """Right singular vectors of the rows; for None as many as the criterion says."""
-    least = min(z.shape)
-    most = max(1, min(MOST_FACTORS, least // LEAST_SERIES_PER_FACTOR)) if n_factors is None else n_factors
-    _, s, Vt = _svd(z, most, seed)
+    """Right singular vectors of the rows; for None as many as their squared singular values say."""
     if n_factors is None:
-        n_factors = n_factors_of(float(np.sum(z**2)), s**2, *z.shape)
-    # Bits of V do not depend on those that are cut off.
-    return np.ascontiguousarray(Vt[:n_factors].T)
+        most = max(1, min(MOST_FACTORS, min(z.shape) // LEAST_SERIES_PER_FACTOR))
+        n_factors = n_factors_of(_svd(z, min(most + EDGE, *z.shape), seed)[1] ** 2, most)
+    return np.ascontiguousarray(_svd(z, n_factors, seed)[2].T)
 
 
 def _svd(z: np.ndarray, n: int, seed: int) -> Any:

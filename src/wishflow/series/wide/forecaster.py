@@ -46,7 +46,7 @@ class WideForecaster(ForecastFrames, BaseEstimator):
     Parameters
     ----------
     n_factors : int or "auto", default="auto"
-        Number R of common factors. "auto" takes the information criterion of Bai and Ng, which considers up to 20, and
+        Number R of common factors. "auto" counts eigenvalues above the edge of those of noise (Onatski), up to 20, and
         at most one for four series.
     own_lags : int, tuple of int or "auto", default="auto"
         Lags of the auto-regression of what the factors leave of each series. With "auto" each series chooses among
@@ -120,7 +120,8 @@ class WideForecaster(ForecastFrames, BaseEstimator):
 
     References
     ----------
-    J. Bai and S. Ng. Determining the number of factors in approximate factor models. Econometrica 70, 2002.
+    A. Onatski. Determining the number of factors from empirical distribution of eigenvalues. Review of Economics and
+    Statistics 92, 2010.
 
     Examples
     --------

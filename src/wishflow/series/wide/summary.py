@@ -12,7 +12,7 @@ def summary_of(forecaster: Any) -> str:
     """Factors, own dynamics by how many series have them, and the summary of the factors' forecaster."""
     own, n = forecaster.own_, len(forecaster.columns_)
     is_auto = isinstance(forecaster.n_factors, str)
-    why = "least information criterion of Bai and Ng" if is_auto else "given"
+    why = "eigenvalues above the edge of those of noise" if is_auto else "given"
     lines = [
         f"WideForecaster of {n} series, steps of {forecaster.freq_}",
         "",
