@@ -12,6 +12,8 @@ from jaxtyping import Float, Int
 # Part of the rows, the last ones, that choose lags and calendar, and the fewest rows for that.
 HELD = 0.1
 LEAST_ROWS = 100
+# Part of the squared error that a candidate may lose to larger ones.
+SLACK = 0.01
 # Rows of the average series that count as rows of each: with little data of their own, series behave as the others.
 SHARED_ROWS = 20.0
 LEAST_VARIANCE = 1e-8
@@ -90,8 +92,8 @@ class OwnDynamics:
 def fitted(
     e: Float[np.ndarray, "T D"], u: Float[np.ndarray, "T U"], candidates: Sequence[Sequence[int]]
 ) -> OwnDynamics:
-    """The dynamics of all series: each has the candidate, a set of lags with or without the calendar, that predicts its
-    held-back rows best. `u` is 1 and, to the right of it, harmonics.
+    """The dynamics of all series: each has the smallest candidate, a set of lags with or without the calendar, that
+    predicts its held-back rows as well as the best. `u` is 1 and, to the right of it, harmonics.
     """
     lags = tuple(sorted({lag for one in candidates for lag in one}))
     first = max(1, round((1.0 - HELD) * len(e)))
@@ -101,7 +103,9 @@ def fitted(
     choices = [[lags.index(lag) for lag in one] + calendar for one in candidates for calendar in calendars]
     chosen = np.zeros(e.shape[1], int)
     if len(e) >= LEAST_ROWS:
-        chosen = np.argmin([held.error(before.weights(np.array(c))) for c in choices], axis=0)
+        choices.sort(key=len)
+        errors = np.array([held.error(before.weights(np.array(c))) for c in choices])
+        chosen = np.argmax(errors <= (1.0 + SLACK) * errors.min(axis=0), axis=0)
     weights = np.zeros((L + u.shape[1], e.shape[1]))
     for k, choice in enumerate(choices):
         if (chosen == k).any():
