@@ -184,7 +184,7 @@ def test_loadings_and_factors_of_rows_with_holes_are_nearly_those_of_whole_rows(
     holes = np.where(rng.uniform(size=rows.shape) < 0.2, np.nan, rows)
     one, other = Loadings.learnt(rows, R, 0), Loadings.learnt(holes, R, 0)
     assert np.linalg.svd(one.V.T @ other.V)[1].min() > 0.98
-    f, e = one.parts(one.forward(rows))
+    f, _ = one.parts(one.forward(rows))
     f_holes, e_holes = one.parts(one.forward(holes))
     assert np.corrcoef(f[:, 0], f_holes[:, 0])[0, 1] > 0.99
     np.testing.assert_array_equal(np.isnan(e_holes), np.isnan(holes))
