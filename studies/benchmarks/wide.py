@@ -66,7 +66,7 @@ def order_by_aic(y: np.ndarray, exog: np.ndarray, most: int) -> int:
 
 
 def of_pair(y: pd.DataFrame, split: Split, exog: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """Means and standard deviations of a pair, and the order; as `forecasts.var`, whose search takes 20 times longer."""
+    """Means and standard deviations of a pair, and the order; as `forecasts.var`, whose search takes far longer."""
     from statsmodels.tsa.api import VAR
 
     longest, at = max(HORIZONS), np.array(HORIZONS) - 1
