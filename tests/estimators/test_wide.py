@@ -245,6 +245,7 @@ def test_options_are_those_of_scikit_learn():
     assert model.set_params(forecaster__rank=4).forecaster.rank == 4
 
 
+@pytest.mark.slow
 def test_memory_grows_with_the_number_of_series():
     """300 series: a forecast of 200 draws takes a few times its own size, far less than 300² for each draw."""
     model = wf.WideForecaster(n_factors=2, forecaster=wf.WishartForecaster(**INNER)).fit(factor_rows(200, 300))

@@ -103,7 +103,8 @@ def wide_table() -> str:
     leads = [f"{one:+.4f} ± {paired_block_error(*p, 1):.4f}" for one, p in _differences(*pair)]
     said = [
         f"`{WIDE}` found {ours['n_factors']} factors. Its CRPS less that of the VARs with harmonics (± standard error",
-        f"over origins): {', '.join(leads)}. An update and 500 draws at an origin take {ours['forecast_seconds']:.2f} s.",
+        f"over origins): {', '.join(leads)}. An update and 500 draws at an origin take",
+        f"{ours['forecast_seconds']:.2f} s.",
         "Seconds of the others include forecasts, and those of AutoETS are for 50 series. Other programs used the",
         f"processors too. A process that holds the data alone has {ours['start_mib']:.0f} MiB.",
     ]
