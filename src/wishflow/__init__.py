@@ -16,6 +16,7 @@ __all__ = [
     "JointRegion",
     "SparseGPRegressor",
     "TrainingSpec",
+    "WideForecaster",
     "WishartForecaster",
     "backtest",
     "callbacks",
@@ -35,7 +36,7 @@ if TYPE_CHECKING:  # for type checkers and editors, what `__all__` names
     from .estimators import fit_many, load
     from .numerics.devices import enable_compilation_cache
     from .regression import FlowClassifier, FlowRegressor, JointRegion, SparseGPRegressor
-    from .series import Forecast, WishartForecaster, backtest
+    from .series import Forecast, WideForecaster, WishartForecaster, backtest
     from .specs import register
     from .training import Checkpointing, TrainingSpec
 
@@ -47,6 +48,7 @@ _HOMES = {
     "SparseGPRegressor": "regression",
     "fit_many": "estimators",
     "Forecast": "series",
+    "WideForecaster": "series",
     "WishartForecaster": "series",
     "backtest": "series",
     "load": "estimators",

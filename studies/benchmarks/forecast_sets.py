@@ -40,11 +40,11 @@ class SeriesSet:
     split: Callable[[pd.DataFrame, int], Split]
 
 
-def last_fifth(y: pd.DataFrame, longest: int) -> Split:
-    """The last fifth is scored, from at most 60 origins spread evenly over it."""
+def last_fifth(y: pd.DataFrame, longest: int, n_origins: int = N_ORIGINS) -> Split:
+    """The last fifth is scored, from at most so many origins spread evenly over it."""
     first = round((1.0 - SCORED) * len(y))
     last = len(y) - longest
-    step = max(1, -(-(last - first + 1) // N_ORIGINS))
+    step = max(1, -(-(last - first + 1) // n_origins))
     return Split(y, first, tuple(range(first, last + 1, step)))
 
 
@@ -134,9 +134,9 @@ def ten_minutes() -> pd.DataFrame:
     return frame.mask(rng.uniform(size=frame.shape) < 0.01)
 
 
-def hourly(n_series: int) -> pd.DataFrame:
+def hourly(n_series: int, seed: int = SEED + 3) -> pd.DataFrame:
     """Hourly series over one year: five common factors with daily cycles, and noise of their own."""
-    rng = np.random.default_rng(SEED + 3)
+    rng = np.random.default_rng(seed)
     index = pd.date_range("2022-01-01", periods=8760, freq="h")
     hour = np.arange(len(index)) % 24
     factors, own = np.zeros((len(index), 5)), np.zeros((len(index), n_series))
@@ -150,8 +150,13 @@ def hourly(n_series: int) -> pd.DataFrame:
 
 
 def fifty_hourly() -> pd.DataFrame:
-    """50 hourly series over one year."""
+    """50 of these series."""
     return hourly(50)
+
+
+def five_hundred_hourly() -> pd.DataFrame:
+    """500 of these series, for the benchmark `wide`."""
+    return hourly(500, SEED + 4)
 
 
 SETS = {

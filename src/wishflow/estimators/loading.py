@@ -16,8 +16,10 @@ from ..regression.regressors import FlowRegressor, SparseGPRegressor
 from ..regression.storage import check_file, restore
 from ..series.forecaster import WishartForecaster
 from ..series.storage import rebuilt as rebuilt_forecaster
+from ..series.wide import WideForecaster
+from ..series.wide.storage import rebuilt as rebuilt_wide
 
-CLASSES = (SparseGPRegressor, FlowRegressor, FlowClassifier, WishartForecaster)
+CLASSES = (SparseGPRegressor, FlowRegressor, FlowClassifier, WishartForecaster, WideForecaster)
 # What parts raise that are built from values which do not fit each other.
 UNUSABLE = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 REGISTRY: dict[str, type] = {cls.__name__: cls for cls in CLASSES}
@@ -78,6 +80,8 @@ def load(path: str | Path, custom: dict[str, type] | None = None) -> Any:
 def _rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     if issubclass(cls, WishartForecaster):
         return rebuilt_forecaster(cls, header, arrays)
+    if issubclass(cls, WideForecaster):
+        return rebuilt_wide(cls, header, arrays)
     check_file(header, arrays)
     estimator = cls(**{key: specs.from_json(value) for key, value in header["parameters"].items()})
     with computing():

@@ -5,3 +5,4 @@ from .forecast import Forecast as Forecast
 from .forecaster import WishartForecaster as WishartForecaster
 from .specs import DynamicsSpec as DynamicsSpec
 from .specs import Latent as Latent
+from .wide import WideForecaster as WideForecaster

@@ -56,6 +56,11 @@ PARAMETERS = ("model.", "member.")
 
 def save_forecaster(forecaster: Any, path: str | Path) -> None:
     """Write a fitted forecaster to one file, atomically."""
+    write_model(path, *described(forecaster))
+
+
+def described(forecaster: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Header and arrays of the file of a fitted forecaster."""
     if _is_object(forecaster.transform_):
         raise ModelFileError(
             f"transform={forecaster.transform!r} is an object, and loading a file runs no code; use a name such as "
@@ -64,7 +69,9 @@ def save_forecaster(forecaster: Any, path: str | Path) -> None:
     units = forecaster.units_
     header = {
         "class": type(forecaster).__name__,
-        "parameters": {name: _plain(name, value) for name, value in forecaster.get_params(deep=False).items()},
+        "parameters": {
+            name: parameter_to_json(name, value) for name, value in forecaster.get_params(deep=False).items()
+        },
         "spec": forecaster.spec_.to_json(),
         "training": forecaster.training_.to_json(),
         "axis": dataclasses.asdict(units.axis),
@@ -88,7 +95,7 @@ def save_forecaster(forecaster: Any, path: str | Path) -> None:
         "chosen": _chosen_to_json(forecaster),
         "members": _members_to_json(forecaster),
     }
-    write_model(path, header, _arrays(forecaster))
+    return header, _arrays(forecaster)
 
 
 def _members_to_json(forecaster: Any) -> list[dict[str, Any]] | None:
@@ -118,7 +125,7 @@ def _chosen_to_json(forecaster: Any) -> dict[str, Any]:
     """What `fit` chose, why, and by which scores."""
     table = forecaster.validation_history_
     return {
-        "transform": _plain("transform", forecaster.transform_),
+        "transform": parameter_to_json("transform", forecaster.transform_),
         **{name: plain(getattr(forecaster, f"{name}_")) for name in ("rank", "white_noise", "n_inducing", "reasons")},
         "candidates": None if table is None else {name: table[name].tolist() for name in table},
     }
@@ -129,7 +136,7 @@ def _with_chosen(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.n
     found = header.get("chosen", {})
     diffusion = forecaster.spec_.diffusion
     forecaster.lags_, forecaster.calendar_ = chosen_lags(forecaster.spec_.lags), tuple(header["periods"])
-    forecaster.transform_ = _parameter(found["transform"]) if found else forecaster.transform
+    forecaster.transform_ = parameter_of(found["transform"]) if found else forecaster.transform
     forecaster.rank_ = found.get("rank", getattr(diffusion, "rank", None))
     forecaster.white_noise_ = found.get("white_noise", forecaster.spec_.white_noise)
     forecaster.n_inducing_ = found.get("n_inducing", header["n_inducing"])
@@ -161,14 +168,14 @@ def _rows_to_json(rows: dict[Any, Tail]) -> dict[str, list]:
     """The keys of series and the kinds of their stamps."""
     return {
         "keys": [plain(key) for key in rows],
-        "indices": [_index_to_json(tail.index) for tail in rows.values()],
+        "indices": [index_to_json(tail.index) for tail in rows.values()],
     }
 
 
 def _rows_to_arrays(name: str, rows: dict[Any, Tail]) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
     for i, tail in enumerate(rows.values()):
-        parts = {"index": _index_numbers(tail.index), "values": tail.values, "covariates": tail.covariates}
+        parts = {"index": index_numbers(tail.index), "values": tail.values, "covariates": tail.covariates}
         arrays |= {f"{name}.{i}.{part}": value for part, value in parts.items()}
     return arrays
 
@@ -177,7 +184,7 @@ def _rows_of(header: dict[str, Any], name: str, arrays: dict[str, np.ndarray], a
     """The series that the two above describe."""
     found = {}
     for i, (key, kind) in enumerate(zip(header["keys"], header["indices"], strict=True)):
-        index = _index_of(kind, arrays[f"{name}.{i}.index"])
+        index = index_of(kind, arrays[f"{name}.{i}.index"])
         values, covariates = arrays[f"{name}.{i}.values"], arrays[f"{name}.{i}.covariates"]
         found[_key(key)] = Tail(axis.since_first(index), values, covariates, index)
     return found
@@ -188,7 +195,7 @@ def _is_object(transform: Any) -> bool:
     return any(not (part is None or isinstance(part, str)) for part in parts)
 
 
-def _plain(name: str, value: Any) -> Any:
+def parameter_to_json(name: str, value: Any) -> Any:
     if name in NOT_STORED or callable(value):
         return None
     if isinstance(value, specs.Spec):
@@ -201,7 +208,7 @@ def _plain(name: str, value: Any) -> Any:
         return None
 
 
-def _index_to_json(index: pd.Index) -> dict[str, Any]:
+def index_to_json(index: pd.Index) -> dict[str, Any]:
     if isinstance(index, pd.PeriodIndex):
         return {"kind": "period", "freq": index.freqstr}
     if isinstance(index, pd.DatetimeIndex):
@@ -209,11 +216,11 @@ def _index_to_json(index: pd.Index) -> dict[str, Any]:
     return {"kind": "number", "dtype": str(index.dtype)}
 
 
-def _index_numbers(index: pd.Index) -> np.ndarray:
+def index_numbers(index: pd.Index) -> np.ndarray:
     return np.asarray(index.asi8 if isinstance(index, pd.PeriodIndex | pd.DatetimeIndex) else index)
 
 
-def _index_of(header: dict[str, Any], values: np.ndarray) -> pd.Index:
+def index_of(header: dict[str, Any], values: np.ndarray) -> pd.Index:
     if header["kind"] == "period":
         return pd.PeriodIndex.from_ordinals(values, freq=header["freq"])  # type: ignore[attr-defined]
     if header["kind"] == "datetime":
@@ -316,7 +323,7 @@ def _check_rows(header: dict[str, Any], name: str, arrays: dict[str, np.ndarray]
 def rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     """The forecaster a file describes."""
     check_file(header, arrays)
-    parameters = {name: _parameter(value) for name, value in header["parameters"].items()}
+    parameters = {name: parameter_of(value) for name, value in header["parameters"].items()}
     # Files of older versions are of fits without rows held back.
     forecaster = cls(**{"validation_fraction": 0, "calibrate": None, **parameters})
     forecaster.spec_, forecaster.training_ = specs.from_json(header["spec"]), specs.from_json(header["training"])
@@ -377,7 +384,7 @@ def _axis(header: dict[str, Any]) -> TimeAxis:
     return TimeAxis(**{**header, "holidays": tuple(header.get("holidays", ()))})
 
 
-def _parameter(value: Any) -> Any:
+def parameter_of(value: Any) -> Any:
     if isinstance(value, dict) and "by_column" in value:
         return dict(map(tuple, value["by_column"]))
     return specs.from_json(value)

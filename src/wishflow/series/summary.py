@@ -12,6 +12,8 @@ from ..wishart.collapse import mean_variances, noise_ratio, ratio_words
 from .defaults import Settings, is_auto
 
 REMEDY = "the noise is as good as diagonal; compare diffusion='diagonal', which trains faster."
+# Columns from which on another forecaster is named: drift and noise of this one connect each series with all others.
+MANY = 150
 OPTIONS = ("lags", "calendar", "transform", "rank", "white_noise", "n_inducing", "max_iter")
 
 
@@ -77,6 +79,12 @@ def announce(forecaster: Any, ways: Sequence[Settings]) -> None:
             'innovations="student_t" with a logarithmic transform: the exponential of a Student-t has no mean, so '
             "means and variances of forecasts are of the draws alone; quantiles and log densities are sound. Use "
             'innovations="gaussian", or transform="sqrt", where means matter.',
+            stacklevel=4,
+        )
+    if len(forecaster.columns_) > MANY:
+        warnings.warn(
+            f"y has {len(forecaster.columns_)} series; time and memory of WishartForecaster grow with the square of "
+            "their number. WideForecaster is for hundreds of series: common factors, and dynamics of each series.",
             stacklevel=4,
         )
     if not forecaster.verbose:

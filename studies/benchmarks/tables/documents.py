@@ -9,6 +9,7 @@ from . import calibration, forecasting, own_file, performance, reproduction, sea
 DOCUMENTS = (
     *("README.md", "docs/reproduction.md", "docs/results.md", "docs/performance.md"),
     *("docs/tutorials/own_file.md", "docs/reliability.md", "docs/scaling.md", "docs/scaling_one_fit.md"),
+    "docs/howto/wide_series.md",
 )
 PARTS = {
     "overview": reproduction.overview_table,
@@ -27,6 +28,7 @@ PARTS = {
     "beijing": forecasting.beijing_table,
     "beijing_after": forecasting.beijing_after_table,
     "forecasts": forecasting.default_table,
+    "wide": forecasting.wide_table,
     "recovery": forecasting.recovery_table,
     "coverage": forecasting.coverage_table,
     "irregular": forecasting.irregular_table,

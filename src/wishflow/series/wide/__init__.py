@@ -1,0 +1,3 @@
+"""Many series in one model: common factors and, for each series, dynamics of its own."""
+
+from .forecaster import WideForecaster as WideForecaster
