@@ -21,7 +21,7 @@ from wishflow.numerics import devices
 from . import limits, odd_data
 from .ledger import Found
 
-N_CASES, N_SAMPLE = 20, 5
+N_CASES, N_SAMPLE = 20, 4
 MOST_MAPS = 20_000
 SMALL = {"n_inducing": 5, "max_iter": 3, "random_state": 0}
 FLOW = {**SMALL, "n_steps": 2, "n_predict_samples": 4}

@@ -82,7 +82,7 @@ def test_models_of_all_estimators_are_mutated():
 SAMPLE = {
     "kills": [2],
     "disks": [0, 5],
-    "inputs": [1000, 1002, 1003, 1004],
+    "inputs": [1000, 1002, 1004],
     "files": range(300),
     "checkpoints": range(16),
     "results": range(300),
