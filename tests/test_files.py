@@ -361,6 +361,22 @@ def test_other_formats_and_versions_are_refused(model, changes, message):
         files.read_model(model[0])
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"format_version": "1"},
+        {"header": "{}"},
+        {"header": '{"file": 2}'},
+        {"header": '{"file": {"format_version": 1}}'},
+    ],
+)
+def test_the_format_version_is_that_of_the_header(model, changes):
+    """The checksum covers the header: another version in the metadata alone is noticed."""
+    rewrite(model[0], **changes)
+    with pytest.raises(ModelFileError, match="its header says otherwise"):
+        files.read_model(model[0])
+
+
 def test_files_of_other_programs_are_refused(tmp_path):
     safetensors.numpy.save_file({"x": np.ones(2)}, tmp_path / "plain")
     with pytest.raises(ModelFileError, match="format None"):

@@ -21,12 +21,12 @@ from .ledger import Found, Ledger
 from .workers import Program, run_tasks
 
 FOLDER = ROOT / ".bench" / "stress"
-# Tasks of each part, the most seconds of one, and the tasks of one process.
+# Tasks of each part, the most seconds of one, and the tasks of one process: most of its first ones goes into programs.
 PARTS = {
     "kills": (50, 900.0, 1000),
     "disks": (10, 900.0, 1000),
-    "inputs": (120, 900.0, 40),
-    "files": (100_000, 120.0, 2000),
+    "inputs": (120, 900.0, 120),
+    "files": (100_000, 120.0, 10_000),
     "checkpoints": (1000, 600.0, 500),
     "results": (5000, 60.0, 5000),
 }

@@ -15,7 +15,8 @@ import pandas as pd
 import wishflow as wf
 from wishflow.files.writing import write_bytes_atomic
 
-N_STEPS = 1500
+# A state is written after every hundred steps.
+N_STEPS = 600
 SMALL = {"n_inducing": 8, "random_state": 0, "tol": 0}
 FLOW = {**SMALL, "n_steps": 2, "max_iter": N_STEPS}
 SERIES = {**SMALL, "rank": 1, "max_iter": N_STEPS}

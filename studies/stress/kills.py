@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import shutil
 import signal
 import time
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -18,18 +20,25 @@ from . import fits
 from .ledger import Found
 from .mutations import generator
 
+# Processes are forked: this one has imported all modules, and computes nothing.
+FORK = multiprocessing.get_context("fork")
 POLL_SECONDS, WAIT_SECONDS = 0.005, 600.0
 MOST_TRIES = 5
 FIRST = "*/*.ckpt"
 
 
 class Task:
-    """Kills by their numbers, the kinds of fits in turn; what a whole fit learns is found once."""
+    """Kills by their numbers, the kinds of fits in turn; what a whole fit learns is found once.
+
+    Each fit that is killed has a process of its own. Those that nobody kills share another one, where programs are
+    compiled once.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.whole: dict[str, dict[str, np.ndarray]] = {}
         self.seconds: dict[str, tuple[float, float]] = {}
+        self.finisher = Finisher()
 
     def __call__(self, number: int) -> Found:
         found, kind = Found(number), fits.KINDS[number % len(fits.KINDS)]
@@ -49,7 +58,7 @@ class Task:
             found.problems.append(f"{kind}: it ended before all kills")
             return found
         n_kept = self._check_kept(found, kind, folder)
-        resumed = self._finished(kind, folder, self.folder / "resumed.npz")
+        resumed = self.finisher.learnt(kind, folder, self.folder / "resumed.npz")
         if resumed is None or not fits.are_equal(self.whole[kind], resumed):
             found.problems.append(f"{kind}: the resumed fit {'failed' if resumed is None else 'is another'}")
         if list(folder.glob("*/.*.tmp")):
@@ -63,7 +72,7 @@ class Task:
 
         The second run finds its programs compiled, as those that are killed do.
         """
-        whole = self._finished(kind, None, self.folder / "whole.npz")
+        whole = self.finisher.learnt(kind, None, self.folder / "whole.npz")
         if whole is None:
             raise RuntimeError(f"the fit {kind!r} failed without a kill")
         folder = self.folder / "measured"
@@ -78,21 +87,11 @@ class Task:
         shutil.rmtree(folder, ignore_errors=True)
 
     def _start(self, kind: str, folder: Path | None, out: Path) -> BaseProcess:
-        """A fit in a new process. This one has imported all modules, and computes nothing: it may be forked."""
+        """A fit in a new process."""
         out.unlink(missing_ok=True)
-        process = multiprocessing.get_context("fork").Process(target=fits.run, args=(kind, folder, out))
+        process = FORK.Process(target=fits.run, args=(kind, folder, out))
         process.start()
         return process
-
-    def _finished(self, kind: str, folder: Path | None, out: Path) -> dict[str, np.ndarray] | None:
-        """What a fit learns that nobody kills; None where it fails."""
-        process = self._start(kind, folder, out)
-        process.join(WAIT_SECONDS)
-        if process.exitcode != 0 or not out.exists():
-            process.kill()
-            return None
-        with np.load(out, allow_pickle=False) as content:
-            return dict(content)
 
     @staticmethod
     def _is_killed(process: BaseProcess, folder: Path, sign: str, moment: float) -> bool:
@@ -114,6 +113,43 @@ class Task:
             except ModelFileError as error:
                 found.problems.append(f"{kind}: {path.name} does not load ({error})")
         return len(paths)
+
+
+class Finisher:
+    """A process that does one fit after another, to their ends."""
+
+    def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        self.connection, other = FORK.Pipe()
+        self.process = FORK.Process(target=_serve, args=(other, self.connection), daemon=True)
+        self.process.start()
+        other.close()
+
+    def learnt(self, kind: str, folder: Path | None, out: Path) -> dict[str, np.ndarray] | None:
+        """What a fit learns; None where it fails, and the next one has a new process."""
+        out.unlink(missing_ok=True)
+        self.connection.send((kind, folder, out))
+        try:
+            is_done = self.connection.poll(WAIT_SECONDS) and self.connection.recv()
+        except EOFError:
+            is_done = False
+        if not is_done:
+            self.process.kill()
+            self._start()
+            return None
+        with np.load(out, allow_pickle=False) as content:
+            return dict(content)
+
+
+def _serve(requests: Connection, other_end: Connection) -> None:
+    """In the process: fits until nobody asks any more."""
+    other_end.close()
+    with contextlib.suppress(EOFError):
+        while True:
+            fits.run(*requests.recv())
+            requests.send(True)
 
 
 def _wait_for(is_so) -> None:  # type: ignore[no-untyped-def]

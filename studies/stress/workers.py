@@ -20,6 +20,9 @@ from ..paths import ROOT
 from .ledger import Found
 
 START_SECONDS = 1800.0
+# Processes share compiled programs, also small ones: most of a task is compilation otherwise.
+CACHE = ROOT / ".bench" / "stress" / "cache"
+LEAST_COMPILE_SECONDS = "0.05"
 READY = "ready"
 
 
@@ -27,7 +30,7 @@ READY = "ready"
 class Program:
     """What a process runs: a part, its folder, the seconds of a task, and the tasks after which a new one starts.
 
-    A sample is made of files of few kinds, so that few models are fitted before.
+    A sample is made of few cases.
     """
 
     part: str
@@ -70,7 +73,12 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))},
+            env={
+                "JAX_COMPILATION_CACHE_DIR": str(CACHE),
+                **os.environ,
+                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": LEAST_COMPILE_SECONDS,
+                "PYTHONPATH": os.pathsep.join(filter(None, folders)),
+            },
         )
         if self._line(START_SECONDS) != READY:
             self.close()

@@ -3,6 +3,7 @@
 import dataclasses
 import warnings
 
+import jax
 import numpy as np
 import optax
 import pandas as pd
@@ -12,9 +13,11 @@ from test_loop import SMALL, leaves, problem
 import wishflow as wf
 from wishflow.errors import TrainingError
 from wishflow.numerics import platform
-from wishflow.numerics.devices import compiled
+from wishflow.numerics.devices import compiled, computing
 from wishflow.regression import lbfgs
+from wishflow.regression import training as rows
 from wishflow.regression.training import train
+from wishflow.training.loop import advance, begin, end, is_over
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 2))
@@ -25,9 +28,27 @@ OPTIONS = {"n_inducing": 10, "random_state": 0}
 
 def test_an_objective_that_falls_is_told():
     steep = dataclasses.replace(SMALL, max_iter=100, learning_rate=10.0)
-    with pytest.warns(RuntimeWarning, match=r"diverged: the objective fell from .* lower learning_rate"):
+    with pytest.warns(RuntimeWarning, match=r"diverged: the objective fell from .*start was kept.* learning_rate"):
         (trained,) = train([problem(training=steep)])
     assert trained.status.startswith("diverged")
+
+
+def test_training_that_falls_ends_at_its_start():
+    """All steps are finite, and lead down: what is fitted is no worse than without any step."""
+    steep = dataclasses.replace(SMALL, max_iter=100, learning_rate=30.0)
+    group = rows.Group.of([problem(training=steep)])
+    with computing():
+        phase = rows.phases_of(group)[-1]
+        state = start = begin(phase, phase.start(rows.start_of(group)), (0,))
+        while not is_over(phase, state):
+            state, _, _ = advance(phase, state)
+        moved = jax.tree.leaves(state.train.model)
+        with pytest.warns(RuntimeWarning, match="learning_rate"):
+            ended = end(phase, state, start.train.model)
+    expected = jax.tree.leaves(start.train.model)
+    assert not all(np.array_equal(a, b) for a, b in zip(moved, expected, strict=True))
+    for a, b in zip(jax.tree.leaves(ended.models), expected, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_an_ordinary_fit_is_silent():
@@ -61,7 +82,9 @@ def test_the_last_good_state_has_a_finite_objective(rate):
 )
 def test_estimators_tell_of_a_rate_that_is_too_high(fit):
     with pytest.warns(RuntimeWarning, match="lower learning_rate"):
-        fit()
+        model = fit()
+    if isinstance(model, wf.FlowRegressor):
+        assert model.score(X, Y) > 0.8  # the sparse GP that a flow starts from
 
 
 def test_a_rate_beyond_all_bounds_leaves_predictions():

@@ -70,7 +70,22 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
             f"the checksum of {str(path)!r} does not match its content: the file was changed after it was saved; "
             "copy it again from its source or save the model again."
         )
-    return _parse_header(path, text), arrays
+    header = _parse_header(path, text)
+    _check_same_version(path, metadata["format_version"], header)
+    return header, arrays
+
+
+def _check_same_version(path: Path, version: str, header: Mapping[str, Any]) -> None:
+    """The format version stands in the metadata, which the checksum does not cover, and in the header, which it does.
+
+    Files of all versions have both. The first is read before anything else of a newer file; the second decides.
+    """
+    about = header.get("file")
+    if not isinstance(about, dict) or str(about.get("format_version")) != version:
+        raise ModelFileError(
+            f"the metadata of {str(path)!r} say format version {version}, its header says otherwise: the file was "
+            "changed after it was saved; copy it again from its source or save the model again."
+        )
 
 
 def _parse_header(path: Path, text: str) -> dict[str, Any]:

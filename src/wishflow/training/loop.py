@@ -94,9 +94,9 @@ class StochasticPhase(AbstractPhase):
         return Stretch.whole(self.n_models) if self.rest is None else self.rest
 
     def run(self, models: PyTree, journal: Journal) -> Outcome:
-        state = begin(self, models, journal.indices)
+        start = begin(self, models, journal.indices)
         kept = KeptPhase.of(self, journal)
-        state = placed(self, kept.restored(state))
+        state = placed(self, kept.restored(start))
         n_planned = self.stretch.n_steps(self.stretch.position, self.last)
         journal.begin(self.name, n_planned)
         if agreed(np.array(kept.is_interrupted), self.steps.mesh):  # in an earlier phase: this one only begins
@@ -110,7 +110,7 @@ class StochasticPhase(AbstractPhase):
             kept.after_chunk(state)
             state = stopped(self, state, agreed(stop | kept.is_interrupted, self.steps.mesh))
         kept.at_end(state)
-        return end(self, state, journal.indices)
+        return end(self, state, start.train.model, journal.indices)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -256,14 +256,17 @@ def stopped(phase: StochasticPhase, state: PhaseState, stop: Bool[np.ndarray, " 
     return eqx.tree_at(lambda s: (s.position, s.status), state, (position, status))
 
 
-def end(phase: StochasticPhase, state: PhaseState, indices: tuple[int, ...] = (0,)) -> Outcome:
-    """The models, or those that held-back rows chose, and how training ended."""
+def end(phase: StochasticPhase, state: PhaseState, start: PyTree, indices: tuple[int, ...] = (0,)) -> Outcome:
+    """The models, or those that held-back rows chose, and how training ended; `start` are the models before it."""
     last = _objective(phase, state.train, int(state.done))
+    models, is_start = _last_good(phase, state, start, last)
     status = [STATUSES[i] for i in state.status]
     for i, (before, after) in _falls(phase, state, last).items():
         if status[i] == GAVE_UP:  # of which there was a warning
             continue
-        status[i] = f"{DIVERGED}: the objective fell from {before:.6g} to {after:.6g}"
+        kept = "the start was kept" if is_start[i] else "the last good state was kept"
+        kept = kept if state.best is None else "held-back rows chose the state"
+        status[i] = f"{DIVERGED}: the objective fell from {before:.6g} to {after:.6g} ({kept})"
         warnings.warn(
             f"training of model {indices[i]}, phase {phase.name!r}, {status[i]}; lower learning_rate, or check the "
             "scale of the data.",
@@ -275,8 +278,20 @@ def end(phase: StochasticPhase, state: PhaseState, indices: tuple[int, ...] = (0
     if state.best is not None:
         best = state.best.settled()
         return Outcome(best.models, tuple(status), best)
-    models = choose(np.isfinite(last["objective"]).all(axis=1), state.train, state.sound).model
     return Outcome(models, tuple(status))
+
+
+def _last_good(
+    phase: StochasticPhase, state: PhaseState, start: PyTree, last: dict[str, np.ndarray]
+) -> tuple[PyTree, Bool[np.ndarray, " K"]]:
+    """The last state of each model whose objective is finite and not below that of the start; which are the start."""
+    is_finite, train = np.isfinite(last["objective"]).all(axis=1), state.train
+    if not is_finite.all():
+        train = choose(is_finite, state.train, state.sound)
+        last = _objective(phase, train, int(state.done))
+    falls = _falls(phase, state, last)
+    is_start = np.array([i in falls for i in range(phase.n_models)])
+    return choose(is_start, start, train.model), is_start
 
 
 def _objective(phase: StochasticPhase, train: chunk.TrainState, done: int) -> dict[str, Float[np.ndarray, "K n"]]:

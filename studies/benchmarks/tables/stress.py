@@ -26,8 +26,8 @@ PROMISES: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
         ("disks",),
     ),
     (
-        "Training that ends below its start, or without finite numbers, warns; `TrainingError` is raised where nothing "
-        "usable is left.",
+        "Training that ends below its start, or without finite numbers, warns and ends at its start or its last good "
+        "state, or at the state that held-back rows choose; `TrainingError` is raised where nothing usable is left.",
         ("tests/training/test_divergence.py",),
         (),
     ),
