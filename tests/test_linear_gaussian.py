@@ -177,8 +177,34 @@ def test_a_random_walk_takes_one_lag_and_no_calendar():
 
 def test_a_short_random_walk_has_no_level_and_small_weights():
     frame = pd.DataFrame(np.random.default_rng(5).normal(size=(400, 2)).cumsum(0), columns=list("ab"))
-    found = choices.choose(judge_of(frame), Given())[0].config.prior
-    assert found.sums <= 0.03 and found.tightness <= 0.1
+    judge = judge_of(frame)
+    found = choices.choose(judge, Given())[0].config
+    fit = linear.fitted(judge.stretches(found), found.lags, found.prior)
+    assert found.prior.sums == 0.0 and np.abs(fit.weights).max() < 0.1
+
+
+def test_most_short_random_walks_are_increments_and_no_stationary_series_is():
+    """Few rows of a walk seem to come back to their mean; those of a series that does say so clearly."""
+    rng, sums = np.random.default_rng(8), {0.8: [], 1.0: []}
+    for _ in range(16):
+        for root, found in sums.items():
+            rows = np.zeros((150, 3))
+            for t in range(1, 150):
+                rows[t] = root * rows[t - 1] + rng.normal(size=3)
+            found.append(by_evidence.chosen([stretch_of((rows - rows.mean(0)) / rows.std(0))], [(1,)]).prior.sums)
+    assert np.mean(np.array(sums[1.0]) == 0.0) > 0.6  # none without the lead
+    assert not np.any(np.array(sums[0.8]) == 0.0)
+
+
+def test_increments_are_taken_by_the_lead_alone_where_the_evidence_is_close(monkeypatch):
+    rows = stretch_of(np.random.default_rng(6).normal(size=(150, 1)).cumsum(0))
+    evidence = {
+        prior: by_evidence._scored(by_evidence._sums([rows], (1,)), (1,), prior) for prior in by_evidence.priors_of(1)
+    }
+    lead = max(v for p, v in evidence.items() if p.sums == 0.0) - max(v for p, v in evidence.items() if p.sums > 0.0)
+    for shift, is_increments in ((-lead - 0.1, False), (-lead + 0.1, True)):
+        monkeypatch.setattr(by_evidence, "LEAD_OF_LEVELS", 0.75 + shift)
+        assert (by_evidence.chosen([rows], [(1,)]).prior.sums == 0.0) == is_increments
 
 
 def test_a_logarithm_is_for_the_column_whose_logarithm_is_a_normal_law():
