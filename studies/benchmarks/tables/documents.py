@@ -29,6 +29,7 @@ PARTS = {
     "forecasts": forecasting.default_table,
     "recovery": forecasting.recovery_table,
     "coverage": forecasting.coverage_table,
+    "short_coverage": forecasting.short_coverage_table,
     "irregular": forecasting.irregular_table,
     "latent": forecasting.latent_table,
     "speed": performance.speed_table,
