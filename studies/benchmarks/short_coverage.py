@@ -52,7 +52,7 @@ from ..provenance import provenance
 from .short_problems import Problem, changing_noise, macro_like, seasonal, var, walks
 from .short_series import FRACTION, judge_of
 
-N_SEEDS, FIRST_SEED = 20, 2000
+N_SEEDS, FIRST_SEED = 20, 3000
 N_STEPS, N_ORIGINS, N_WEIGHTS = 24, 20, 64
 STEPS = (1, 6, 12, 24)
 # Deviations of mean paths count up to so many standard deviations: single draws of weights explode.

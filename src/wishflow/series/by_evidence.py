@@ -26,9 +26,9 @@ TIGHTNESSES = (0.03, 0.1, 0.3, 1.0, 3.0)
 CROSSES = (3.0, 10.0, math.inf)
 SUMS = (math.inf, 0.03, 0.0)
 # Nats for each series that models of increments (sums of 0) are ahead of those of levels before any row is seen. Few
-# rows of a random walk seem to come back to their mean: a quarter of such series give levels so many nats by chance,
+# rows of a random walk seem to come back to their mean: nearly half of such series give levels so many nats by chance,
 # and forecasts far ahead are then wrong and too sure. Series that do come back give many more (docs/decisions.md).
-LEAD_OF_INCREMENTS = 0.75
+LEAD_OF_INCREMENTS = 0.25
 # A part of the mixture that is less likely is left out.
 LEAST_SHARE = 0.02
 # Nats that a logarithm must gain.
