@@ -144,6 +144,27 @@ def coverage_table() -> str:
     return grid("objective", rows)
 
 
+def short_coverage_table() -> str:
+    """Coverage of 80 % intervals of short simulated series by way, and what the default's CRPS gains."""
+    measured = result("short_coverage.json")
+    if measured is None:
+        return NOT_MEASURED
+    rows = {}
+    for name, cells in measured["kinds"].items():
+        found = cells["ways"]
+        before, after = (np.array(found[way]["crps"]) for way in ("levels or increments", "default"))
+        rows[name] = {
+            **{way: _numbers(part["coverage"], ".2f") for way, part in found.items()},
+            "single series ±": _numbers(found["default"]["spread"], ".2f"),
+            "CRPS of the default, less that of levels or increments": " / ".join(
+                f"{100.0 * change:+.1f}" for change in after / before - 1.0
+            )
+            + " %",
+        }
+    source = source_of(measured["kinds"].values(), "python -m studies.benchmarks.short_coverage")
+    return f"{grid('kind', rows)}\n\nSource: {source}."
+
+
 def irregular_table() -> str:
     """Nats a value of joint densities at irregular stamps, means over seeds, beside the truth and the bar."""
     found = result("irregular.json")
