@@ -11,8 +11,7 @@ each kind, at steps 1, 6, 12 and 24. `spread` is the standard deviation of the c
 - "posterior of the weights": no recalibration, but each path has weights of its own, drawn from their posterior.
 - "default": recalibrated.
 
-Finished kinds are kept: a
-run can be stopped and continued.
+Finished kinds are kept: a run can be stopped and continued.
 """
 
 from __future__ import annotations
