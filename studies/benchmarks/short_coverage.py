@@ -1,4 +1,4 @@
-"""How often intervals of short series cover, and what they cost, by way to find the weights and the widths.
+"""How often intervals of short series cover, and what they cost, by way to find the widths.
 
     python -m studies.benchmarks.short_coverage        # writes studies/results/short_coverage.json
 
@@ -9,12 +9,9 @@ each kind, at steps 1, 6, 12 and 24. `spread` is the standard deviation of the c
 
 - "bands of the model": no recalibration.
 - "posterior of the weights": no recalibration, but each path has weights of its own, drawn from their posterior.
-- "levels or increments": recalibrated, with the one prior of the highest evidence.
-- "default": recalibrated; levels and increments are averaged, and increments are more likely before any row is seen
-  (`by_evidence.LEAD_OF_INCREMENTS`).
+- "default": recalibrated.
 
-The first two have the weights of the default. Other draws of these kinds served to choose. Finished kinds are kept: a
-run can be stopped and continued.
+Finished kinds are kept: a run can be stopped and continued.
 """
 
 from __future__ import annotations
@@ -26,7 +23,6 @@ import operator
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -35,7 +31,6 @@ import scipy.linalg
 from wishflow.files.json import read_json, write_json_atomic
 from wishflow.metrics import crps_gaussian
 from wishflow.numerics.process import BLAS
-from wishflow.series import by_evidence
 from wishflow.series import linear_gaussian as linear
 from wishflow.series.calibrating import NORMAL_WIDTH, Rolled, calibrated_bands
 from wishflow.series.choices import Given, by_the_evidence
@@ -183,39 +178,31 @@ class Fitted:
 
 def weight_draws(stretches: Sequence[linear.Stretch], model: linear.LinearModel, prior: Prior) -> np.ndarray:
     """Draws (S, D, K + 1) of the posterior given the covariance Q of the noise: w_d has the covariance Q_dd C_d, with
-    the inverse C_d of XᵀX and the ridge of the series d. In pairs of opposite signs, for each part of the prior.
+    the inverse C_d of XᵀX and the ridge of the series d. In pairs of opposite signs.
     """
     sums = [m for s in stretches if (m := linear.moments(s, model.lags, 0, len(s))) is not None]
-    found, rng = functools.reduce(operator.add, sums), np.random.default_rng(0)
+    found = functools.reduce(operator.add, sums)
     size, dim = found.cross.shape
-    parts = []
-    for share, part in prior.parts:
-        mean, ridge = linear.regression(found, model.lags, part), linear._Ridge.of(found, model.lags, part)
-        half = rng.normal(size=(round(share * N_WEIGHTS / 2), size, dim)) @ np.linalg.cholesky(model.covariance).T
-        normal = np.concatenate([half, -half])
-        draws = np.repeat(np.column_stack([mean.weights, mean.constant])[None], len(normal), axis=0)
-        for d in range(dim):
-            at = inputs_of(d, len(model.lags), dim, size, part)
-            L = np.linalg.cholesky(found.gram_of(d)[np.ix_(at, at)] + ridge.matrix(d, at))
-            draws[:, d, at] += scipy.linalg.solve_triangular(L, normal[:, at, d].T, lower=True, trans="T").T
-        parts.append(draws)
-    return np.concatenate(parts)
+    ridge, rng = linear._Ridge.of(found, model.lags, prior), np.random.default_rng(0)
+    half = rng.normal(size=(N_WEIGHTS // 2, size, dim)) @ np.linalg.cholesky(model.covariance).T
+    normal = np.concatenate([half, -half])
+    draws = np.repeat(np.column_stack([model.weights, model.constant])[None], len(normal), axis=0)
+    for d in range(dim):
+        at = inputs_of(d, len(model.lags), dim, size, prior)
+        L = np.linalg.cholesky(found.gram_of(d)[np.ix_(at, at)] + ridge.matrix(d, at))
+        draws[:, d, at] += scipy.linalg.solve_triangular(L, normal[:, at, d].T, lower=True, trans="T").T
+    return draws
 
 
 def ways(problem: Problem, seed: int) -> dict[str, dict[str, np.ndarray]]:
     """Scores of one series by all ways."""
     frame, n = problem.frame(seed), problem.n_rows
     judge = judge_of(frame, n, FRACTION)
-    with mock.patch.multiple(by_evidence, LEAD_OF_INCREMENTS=0.0, LEAST_SHARE=1.0):
-        config = by_the_evidence(judge, Given()).config
-    averaged = by_the_evidence(judge, Given()).config
-    single = Fitted.of(frame, n, config, judge.season)
-    default = single if averaged == config else Fitted.of(frame, n, averaged, judge.season)
+    fit = Fitted.of(frame, n, by_the_evidence(judge, Given()).config, judge.season)
     return {
-        "bands of the model": default.scores(default.deviations),
-        "posterior of the weights": default.scores(default.with_posterior()),
-        "levels or increments": single.scores(single.recalibrated()),
-        "default": default.scores(default.recalibrated()),
+        "bands of the model": fit.scores(fit.deviations),
+        "posterior of the weights": fit.scores(fit.with_posterior()),
+        "default": fit.scores(fit.recalibrated()),
     }
 
 

@@ -11,7 +11,7 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -25,12 +25,6 @@ SHORT_ROWS, MOST_SERIES = 500, 50
 TIGHTNESSES = (0.03, 0.1, 0.3, 1.0, 3.0)
 CROSSES = (3.0, 10.0, math.inf)
 SUMS = (math.inf, 0.03, 0.0)
-# Nats for each series that models of increments (sums of 0) are ahead of those of levels before any row is seen. Few
-# rows of a random walk seem to come back to their mean: nearly half of such series give levels so many nats by chance,
-# and forecasts far ahead are then wrong and too sure. Series that do come back give many more (docs/decisions.md).
-LEAD_OF_INCREMENTS = 0.25
-# A part of the mixture that is less likely is left out.
-LEAST_SHARE = 0.02
 # Nats that a logarithm must gain.
 LEAST_GAIN = 2.0
 # Rank correlation with time from which on a column grows.
@@ -59,8 +53,7 @@ def priors_of(dim: int) -> list[Prior]:
 @dataclasses.dataclass(frozen=True)
 class Best:
     """Lags and prior of the highest evidence, and how many nats it is above that of the default prior with these lags,
-    and above the best of the longest lags. Models of increments have a lead (`LEAD_OF_INCREMENTS`), and the prior is a
-    mixture where levels and increments are both likely.
+    and above the best of the longest lags.
     """
 
     lags: tuple[int, ...]
@@ -73,7 +66,7 @@ def chosen(stretches: Sequence[Stretch], sets: Sequence[tuple[int, ...]]) -> Bes
     """Lags (one of the sets, from short to long) and prior of the highest evidence; None where no row has a past.
 
     All candidates predict the same rows, those that have a past for each of them. Lags that leave less than half of the
-    rows are no candidates. Levels and increments are averaged by their probabilities.
+    rows are no candidates.
     """
     n_rows = sum(map(len, stretches))
     usable = [lags for lags in sets if 2 * sum(max(0, len(s) - max(lags)) for s in stretches) >= n_rows] or sets[:1]
@@ -83,28 +76,11 @@ def chosen(stretches: Sequence[Stretch], sets: Sequence[tuple[int, ...]]) -> Bes
         found = _sums(stretches, lags, first)
         if found is None:
             return None
-        evidence[lags] = {prior: _scored(found, lags, prior) for prior in priors_of(found.cross.shape[1])}
+        evidence[lags] = {prior: log_evidence(found, lags, prior) for prior in priors_of(found.cross.shape[1])}
     highest = {lags: max(values.values()) for lags, values in evidence.items()}
     best = max(highest, key=lambda lags: highest[lags])
-    prior = _averaged(evidence[best], max(evidence[best], key=lambda one: evidence[best][one]))
+    prior = max(evidence[best], key=lambda one: evidence[best][one])
     return Best(best, prior, highest[best] - evidence[best][DEFAULT], highest[best] - highest[usable[-1]])
-
-
-def _averaged(evidence: Mapping[Prior, float], best: Prior) -> Prior:
-    """The best prior as a mixture over sums, levels and increments by their probabilities, where both are likely."""
-    alike = {one.sums: one for one in evidence if (one.tightness, one.cross) == (best.tightness, best.cross)}
-    increments = alike.pop(0.0)
-    levels = max(alike.values(), key=lambda one: evidence[one])
-    share = 1.0 / (1.0 + np.exp(np.clip(evidence[levels] - evidence[increments], -50.0, 50.0)))
-    if share < LEAST_SHARE or share > 1.0 - LEAST_SHARE:
-        return best
-    return dataclasses.replace(levels, increments=float(share))
-
-
-def _scored(found: Moments, lags: tuple[int, ...], prior: Prior) -> float:
-    """The log evidence, with the lead of models of increments."""
-    lead = LEAD_OF_INCREMENTS * found.cross.shape[1] if prior.sums == 0.0 else 0.0
-    return log_evidence(found, lags, prior) + lead
 
 
 def by_itself(stretches: Sequence[Stretch], d: int, lags: tuple[int, ...]) -> float:

@@ -126,13 +126,8 @@ def regression(found: Moments, lags: Sequence[int], prior: Prior) -> LinearModel
     """Posterior means of the weights, given the noise variances of a regression without a prior.
 
     Noise variances are rounded to powers of two, which a prior does not notice: series that share one, and their rows,
-    also share a factorisation. The covariance is diagonal: `with_covariance` finds that of the residuals. The means of
-    a mixture of priors are averages by its probabilities.
+    also share a factorisation. The covariance is diagonal: `with_covariance` finds that of the residuals.
     """
-    if len(prior.parts) > 1:
-        models = [(share, regression(found, lags, part)) for share, part in prior.parts]
-        weights, constant = (sum(share * getattr(m, name) for share, m in models) for name in ("weights", "constant"))
-        return dataclasses.replace(models[0][1], weights=weights, constant=constant)
     K, dim = found.cross.shape
     ridge = _Ridge.of(found, lags, prior)
     weights = np.zeros((dim, K))

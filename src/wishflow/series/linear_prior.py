@@ -31,22 +31,11 @@ class Prior:
     sums : float
         The standard deviation of the sum of the weights of one series over all lags. A small one says that the level of
         a series does not matter, and 0 makes the model one of increments; infinity says nothing.
-    increments : float
-        The probability that the model is one of increments, sums of 0: posterior means are averaged with it.
     """
 
     tightness: float = TIGHTNESS
     cross: float = CROSS
     sums: float = math.inf
-    increments: float = 0.0
-
-    @property
-    def parts(self) -> list[tuple[float, Prior]]:
-        """The priors of which this one is a mixture, with their probabilities."""
-        if self.increments == 0.0:
-            return [(1.0, self)]
-        levels, increments = (dataclasses.replace(self, sums=sums, increments=0.0) for sums in (self.sums, 0.0))
-        return [(1.0 - self.increments, levels), (self.increments, increments)]
 
     @property
     def is_separate(self) -> bool:
@@ -57,7 +46,6 @@ class Prior:
         """In words."""
         others = "none of other series" if self.is_separate else f"{self.cross:g} times smaller for other series"
         sums = "" if math.isinf(self.sums) else f", sums over lags of scale {self.sums:g}"
-        sums += f", increments alone with probability {self.increments:.2f}" if self.increments else ""
         return f"scale {self.tightness:g} of the weights, {others}{sums}"
 
 

@@ -152,14 +152,16 @@ def short_coverage_table() -> str:
     rows = {}
     for name, cells in measured["kinds"].items():
         found = cells["ways"]
-        before, after = (np.array(found[way]["crps"]) for way in ("levels or increments", "default"))
+        widths = ("posterior of the weights", "default")
+        plain, *others = (np.array(found[way]["crps"]) for way in ("bands of the model", *widths))
+        changes = {way: other / plain - 1.0 for way, other in zip(widths, others, strict=True)}
         rows[name] = {
             **{way: _numbers(part["coverage"], ".2f") for way, part in found.items()},
             "single series ±": _numbers(found["default"]["spread"], ".2f"),
-            "CRPS of the default, less that of levels or increments": " / ".join(
-                f"{100.0 * change:+.1f}" for change in after / before - 1.0
-            )
-            + " %",
+            **{
+                f"CRPS, {way}": " / ".join(f"{100.0 * c:+.1f}" for c in change) + " %"
+                for way, change in changes.items()
+            },
         }
     source = source_of(measured["kinds"].values(), "python -m studies.benchmarks.short_coverage")
     return f"{grid('kind', rows)}\n\nSource: {source}."
