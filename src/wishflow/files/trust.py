@@ -20,6 +20,8 @@ USUAL_COUNT = 1000
 OTHER_COUNTS = ("max_gap", "n_steps")
 # Parameters are of order one, in units of scaled data; far beyond that, exponentials and squares overflow.
 LARGEST = 1e30
+# Logarithms of variances beyond this overflow where they are squared.
+LARGEST_LOG = 300.0
 # The same for scales of data: sums of a few of them must not overflow.
 LARGEST_SCALE = 1e300
 REMEDY = "the file was changed after it was written, or by another program; save the model again."
@@ -57,6 +59,8 @@ def check_finite(arrays: Mapping[str, np.ndarray], prefixes: Iterable[str], larg
             continue
         if not np.isfinite(array).all() or (array.size and np.abs(array.astype(float)).max() > largest):
             raise ModelFileError(f"array {name!r} holds numbers that are not finite, or far too large; {REMEDY}")
+        is_small = not name.endswith("log_variances") or not array.size or array.max() <= LARGEST_LOG
+        require(is_small, f"array {name!r} holds logarithms that are far too large")
         require(not name.endswith(".jitter") or (array >= 0).all(), f"array {name!r} holds negative numbers")
 
 

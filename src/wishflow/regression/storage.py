@@ -213,6 +213,7 @@ def _calibration_template(header: dict[str, Any], shapes: dict[str, Any]) -> Cal
 FINITE = ("x_scaler_.", "y_scaler_.", "directions_")
 PARAMETERS = ("model.", "member.", "calibration.")
 MOST_PATHS = 1_000_000
+MOST_STEPS = 1_000_000
 
 
 def check_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
@@ -235,6 +236,8 @@ def check_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     check_weights([kind["weight"] for kind in kinds])
     check_counts({"seed_": 0, "n_iter_": header["attributes"]["n_iter_"]}, arrays)
     check_seed(header["attributes"]["seed_"])
+    n_steps = header["spec"].get("n_steps", 1)
+    require(isinstance(n_steps, int) and 0 < n_steps <= MOST_STEPS, f"n_steps is {n_steps!r}")
     n_paths = header["parameters"].get("n_predict_samples", 1)
     require(isinstance(n_paths, int) and 0 < n_paths <= MOST_PATHS, f"n_predict_samples is {n_paths!r}")
 

@@ -271,6 +271,7 @@ def check_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
             require((scale > 0).all(), f"{name} has a scale that is not positive")
     _check_rows(header, "tail", arrays, n_columns)
     is_panel, names = header["flags"]["is_panel"], header.get("index_names", [])
+    require(names or "index_names" not in header, "the index has no names, not even empty ones")
     require(is_panel is True or header["keys"] == [ONLY], f"one series has the keys {str(header['keys'])[:100]}")
     require(all(one is None or isinstance(one, str) for one in names), f"the names of the index are {str(names)[:100]}")
     known = (*PERIODS, SEASONAL)
