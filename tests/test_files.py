@@ -26,6 +26,7 @@ import wishflow.files as files
 import wishflow.files.model_file as model_file
 import wishflow.files.writing as writing
 from wishflow.errors import ModelFileError, PrecisionError
+from wishflow.files.trust import check_finite
 
 STORED_TYPES = sorted(model_file._DTYPES)
 
@@ -494,3 +495,10 @@ def test_names_that_would_clash_are_refused():
 
     with pytest.raises(ModelFileError, match="named 'key'"):
         files.flatten_arrays({Key(0): np.ones(1), Key(1): np.ones(1)})
+
+
+def test_logarithms_of_variances_that_would_overflow_are_refused():
+    """Such a file loaded, and its predictions were not finite."""
+    check_finite({"model.log_variances": np.array([-1e3, 300.0])}, ("model.",))
+    with pytest.raises(ModelFileError, match="logarithms"):
+        check_finite({"model.log_variances": np.array([0.0, 1e30])}, ("model.",))
