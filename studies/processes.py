@@ -14,6 +14,7 @@ from wishflow.errors import JobError
 from wishflow.numerics.devices import enable_compilation_cache
 from wishflow.training.backends import completed
 
+from .paths import ROOT
 from .progress import error_text
 
 # What the processes that share an accelerator may take of its memory together; each program needs some besides.
@@ -34,7 +35,10 @@ def shared_out(
     if backend is None:
         return side_by_side(make_pool, n_processes, tasks, function, arguments)
     # One process is the default, and means as many as there are.
-    return on_backend(backend, {"n_jobs": n_processes if n_processes > 1 else -1}, tasks, function, arguments)
+    params: dict[str, Any] = {"n_jobs": n_processes if n_processes > 1 else -1}
+    if backend == "slurm":
+        params["log_folder"] = ROOT / ".bench" / "slurm"  # nodes share the repository
+    return on_backend(backend, params, tasks, function, arguments)
 
 
 def side_by_side(

@@ -308,7 +308,7 @@ class CSVLog(Callback):
     The columns are phase, model, step, seconds at the end of its chunk, and every record. Numbers are written so that
     they read back exactly. A record with several entries a step fills the columns `name[0]`, `name[1]`, ... Columns
     that first appear in a later phase are added to the file, empty before. The fits of one `fit_many` share the file:
-    `model` is the place of the estimator there.
+    `model` is the place of the estimator there (of regressors with members alone, the place of the member among all).
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from wishflow.files.json import read_json, write_json_atomic
 from ..provenance import provenance
 
 SAVE_SECONDS = 20.0
-# Problems that are described; more are counted.
+# Problems that are described, the first ones; the outcomes count all.
 MOST_DESCRIBED = 100
 
 
@@ -60,13 +60,20 @@ class Ledger:
             self.save()
 
     def replace(self, found: Found) -> None:
-        """A task that had problems was done again: it has those that are left."""
+        """A task that had problems was done again: it has the outcomes and the problems that it has now."""
+        before = [one for one in self.problems if one["number"] == found.number]
         self.problems = [one for one in self.problems if one["number"] != found.number]
+        for outcome in before[0].get("outcomes", {}) if before else {}:
+            self.outcomes[outcome] -= before[0]["outcomes"][outcome]
+        for outcome, n in (found.outcomes if before and "outcomes" in before[0] else {}).items():
+            self.outcomes[outcome] = self.outcomes.get(outcome, 0) + n
+        self.outcomes = {outcome: n for outcome, n in self.outcomes.items() if n}
         self._describe(found)
 
     def _describe(self, found: Found) -> None:
         room = max(0, MOST_DESCRIBED - len(self.problems))
-        self.problems += [{"number": found.number, "what": what} for what in found.problems[:room]]
+        one = {"number": found.number, "outcomes": dict(found.outcomes)}
+        self.problems += [{**one, "what": what} for what in found.problems[:room]]
 
     def save(self) -> None:
         self.provenance = provenance()

@@ -124,6 +124,8 @@ CHANGES = {
         ("gp",),
         lambda h, a: (h["shapes"].update(n_inducing=10**6), a.update({"history.x": np.zeros((0, 10**9))})),
     ),
+    "endless steps": (("flow",), lambda h, a: h["spec"].update(n_steps=10**12)),
+    "an index without names": (("series",), lambda h, a: h.update(index_names=[])),
     "a seed that is text": (("gp", "series"), lambda h, a: h["attributes"].update(seed_="x")),
 }
 # The files have some ten kilobytes.

@@ -101,8 +101,23 @@ def test_a_second_call_takes_results_that_are_there(tmp_path):
     second = wf.fit_many([gp(), gp(), gp(n_inducing=6)], [*data, (X, Y)], folder=tmp_path)
     assert len(list((tmp_path / "results").iterdir())) == 3
     assert files[1].stat().st_mtime_ns == times[1] and files[0].stat().st_mtime_ns > times[0]
-    for one, other in zip(first, second, strict=False):
-        np.testing.assert_array_equal(one.predict(X), other.predict(X))
+    third = wf.fit_many([gp(), gp()], data, folder=tmp_path, backend="loky")  # for which nothing is left to do
+    for found in (second, third):
+        for one, other in zip(first, found, strict=False):
+            np.testing.assert_array_equal(one.predict(X), other.predict(X))
+
+
+def test_an_error_in_a_forecaster_leaves_regressors_as_they_were():
+    """They are trained first, and were kept."""
+    models = [gp(), wf.WishartForecaster(lags=1, max_iter=2)]
+    with pytest.raises(DataError):
+        wf.fit_many(models, [(X, Y), SERIES * np.nan])
+    assert not any(hasattr(one, "model_") for one in models)
+
+
+def test_wide_forecasters_are_refused():
+    with pytest.raises(OptionError, match=r"estimator 1 is a WideForecaster.*call its fit"):
+        wf.fit_many([gp(), wf.WideForecaster()], [(X, Y), SERIES])
 
 
 def test_equal_jobs_are_done_once_and_equal_data_are_stored_once(tmp_path):
@@ -281,16 +296,22 @@ def test_a_job_whose_worker_is_lost_is_tried_as_often_as_asked_for(retries, tmp_
 
 
 def test_pools_leave_retries_to_us_and_a_cluster_that_exists_as_it_is(monkeypatch):
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     ray = types.SimpleNamespace(is_initialized=lambda: True)
     monkeypatch.setattr(backends, "_imported", lambda name: ray)
     assert backends.RayPool(None).remote_args == {"max_retries": 0}
     assert backends.RayPool(None, {"max_retries": 3}).remote_args == {"max_retries": 3}
-    ray.is_initialized, ray.init = (lambda: False), (lambda **options: seen.append(options))
     seen: list[dict] = []
-    for options in ({}, {"address": "auto"}, {"address": "local"}):
+
+    def init(**options):
+        """As Ray's, where a cluster is found by an address: it has its own number of CPUs."""
+        if "address" in options and "num_cpus" in options:
+            raise ValueError("num_cpus must not be provided when connecting to an existing cluster")
+        seen.append(options)
+
+    ray.is_initialized, ray.init = (lambda: False), init
+    for options in ({}, {"address": "auto"}):
         backends.RayPool(2, **options)
-    assert seen == [{"num_cpus": 2}, {"address": "auto"}, {"address": "local", "num_cpus": 2}]
+    assert seen == [{"num_cpus": 2}, {"address": "auto"}]
     client = types.SimpleNamespace(get_executor=lambda **options: options)
     assert backends.DaskPool(None, client=client).executor == {"pure": False, "retries": 0}
 

@@ -52,15 +52,15 @@ def test_well_formed_files_have_the_right_checksum(content, tmp_path):
 def test_a_run_goes_on_where_it_ended(tmp_path):
     path = tmp_path / "stress.json"
     ledger = Ledger(path, "files")
-    ledger.add(Found(0, {"used": 2}, ["hang"], 3.0))
+    ledger.add(Found(0, {"used": 1, "problem": 1}, ["hang"], 3.0))
     ledger.add(Found(1, {"used": 1, "refused": 1}, [], 1.0))
     ledger.save()
     Ledger(path, "kills").save()  # another part of the same file
     again = Ledger(path, "files")
     assert (again.n_tasks, again.n_cases, again.longest) == (2, 4, 3.0)
-    assert again.problems == [{"number": 0, "what": "hang"}]
+    assert [(one["number"], one["what"]) for one in again.problems] == [(0, "hang")]
     again.replace(Found(0, {"used": 2}))
-    assert again.problems == [] and again.n_cases == 4
+    assert again.problems == [] and again.outcomes == {"used": 3, "refused": 1}
 
 
 @pytest.mark.parametrize(("program", "what"), [("import os; os._exit(3)", "crash (code 3)"), ("input()", "hang")])

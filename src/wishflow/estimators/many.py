@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import tempfile
@@ -20,6 +21,7 @@ from ..numerics import platform
 from ..regression.many import fit_together as fit_rows_together
 from ..series.forecaster import WishartForecaster
 from ..series.many import fit_together as fit_series_together
+from ..series.wide import WideForecaster
 from ..specs import checks
 from ..training.backends import checked_backend, completed, retries_of
 from ..training.checkpoints import INTERRUPTED
@@ -61,8 +63,9 @@ def fit_many(
         What to fit each of them to: a pair (X, y); for a forecaster y, or a tuple (y, X) or (y, X, fh).
     callbacks : Callback or list of Callback, optional
         Callbacks of training. Those of the estimators are not used. All fits are one run for them: `on_end` is called
-        once, and a `CSVLog` has the rows of all fits, with the place of the estimator in the column `model`. With a
-        backend or a folder they get events of the phase "jobs", with the number of jobs that are done.
+        once, and a `CSVLog` has the rows of all fits, with the place of the estimator in the column `model` (of
+        regressors with members alone, the place of the member among all). With a backend or a folder they get events
+        of the phase "jobs", with the number of jobs that are done.
     backend : {None, "loky", "ray", "dask", "slurm"}, default=None
         Where the fits run: in this process, in processes of this machine, on a Ray or Dask cluster, or as jobs of SLURM
         (by submitit).
@@ -151,6 +154,11 @@ def _parts(estimator: Any, given: Any, place: int) -> tuple:
     """What `fit` takes: a pair (X, y), or what a forecaster was given."""
     if isinstance(estimator, WishartForecaster):
         return given if isinstance(given, tuple) else (given,)
+    if isinstance(estimator, WideForecaster):
+        raise OptionError(
+            f"estimator {place} is a WideForecaster; fit_many expects regressors, classifiers and WishartForecaster: "
+            "call its fit."
+        )
     try:
         pair = tuple(given)
     except TypeError:  # it is no sequence
@@ -170,12 +178,15 @@ def _fit_here(estimators: Sequence[Any], data: list[tuple], callbacks: list) -> 
         fit = next(fit for fit, places in groups.items() if places)
         fit(estimators, data, callbacks)
         return
+    copies = [copy.copy(estimator) for estimator in estimators]  # an error in the second group undoes the first too
     with CallbackList(callbacks) as calls:
         for fit, places in groups.items():
             part = PartOfRun(calls, places, len(estimators))
-            fitted = fit([estimators[i] for i in places], [data[i] for i in places], part)
+            fitted = fit([copies[i] for i in places], [data[i] for i in places], part)
             if fitted[0].status_ == INTERRUPTED:  # forecasters are still to come
                 raise KeyboardInterrupt
+    for estimator, found in zip(estimators, copies, strict=True):
+        estimator.__dict__ = found.__dict__
 
 
 # --- jobs --------------------------------------------------------------------------------------------
@@ -235,6 +246,9 @@ def _do(jobs: JobFolder, kinds: dict[str, str], backend: str | None, params: dic
         jobs.forget_error(name)
     with CallbackList(callbacks) as calls:
         tell = _teller(jobs, list(kinds), calls)
+        if not waiting:
+            tell()
+            return
         for _ in range(1 + retries_of(params)):
             groups = _groups(waiting, kinds, _group_size(params, backend))
             tasks = [(str(jobs.path), group, FUNCTION) for group in groups]

@@ -68,10 +68,10 @@ class LokyPool(AbstractPool):
         found: list[futures.Future] = [futures.Future() for _ in calls]
         for future, call in zip(found, calls, strict=True):
             self._waiting.put((future, (function, *call)))
-        places = range(len(self._executors))
-        self._threads = [threading.Thread(target=self._serve, args=(place,), daemon=True) for place in places]
-        for thread in self._threads:
+        for place in range(len(self._executors)):
+            thread = threading.Thread(target=self._serve, args=(place,), daemon=True)
             thread.start()
+            self._threads.append(thread)  # those that run: `close` waits for them
         return found
 
     def _serve(self, place: int) -> None:
@@ -82,11 +82,19 @@ class LokyPool(AbstractPool):
             except queue.Empty:
                 return
             try:
-                future.set_result(self._executors[place].submit(*call).result())
+                future.set_result(self._submitted(place, call).result())
             except BaseException as error:  # Ctrl-C in a worker too: the caller hears of it, not this thread
                 if isinstance(error, futures.BrokenExecutor):
                     self._replace(place)
                 future.set_exception(error)
+
+    def _submitted(self, place: int, call: tuple) -> futures.Future:
+        """The future of a call; a process that was lost while it had nothing to do is replaced first."""
+        try:
+            return self._executors[place].submit(*call)
+        except futures.BrokenExecutor:
+            self._replace(place)
+            return self._executors[place].submit(*call)
 
     def _replace(self, place: int) -> None:
         with self._lock:
@@ -116,9 +124,7 @@ class RayPool(AbstractPool):
         self.ray, self.references = ray, []  # type: ignore[var-annotated]
         self.is_own = not ray.is_initialized()
         if self.is_own:
-            # Ray refuses a number of CPUs for a cluster that exists.
-            is_new = options.get("address", os.environ.get("RAY_ADDRESS") or None) in (None, "local")
-            ray.init(**({"num_cpus": n_jobs} if is_new and n_jobs is not None else {}), **options)
+            _connect(ray, {} if n_jobs is None else {"num_cpus": n_jobs}, options)
         self.remote_args = {"max_retries": 0, **(ray_remote_args or {})}
 
     def submit(self, function: Callable, calls: Sequence[tuple]) -> list[futures.Future]:
@@ -132,6 +138,19 @@ class RayPool(AbstractPool):
                 self.ray.cancel(reference, force=True)
         if self.is_own:
             self.ray.shutdown()
+
+
+def _connect(ray: Any, limit: dict[str, int], options: dict[str, Any]) -> None:
+    """Connect to a cluster that exists, or start one. Ray refuses a number of CPUs for one that exists.
+
+    Whether it exists is known to Ray alone: by an address, by `RAY_ADDRESS`, or by `ray start` on this machine.
+    """
+    try:
+        ray.init(**limit, **options)
+    except ValueError:
+        if not limit:
+            raise
+        ray.init(**options)
 
 
 class DaskPool(AbstractPool):
@@ -243,6 +262,8 @@ def completed(
     checked_backend(backend)
     params = dict(backend_params or {})
     waiting = list(range(len(calls)))
+    if not waiting:
+        return
     errors: dict[int, BaseException] = {}
     for _ in range(1 + retries_of(params)):
         errors = {}

@@ -263,6 +263,7 @@ def end(phase: StochasticPhase, state: PhaseState, start: PyTree, indices: tuple
     status = [STATUSES[i] for i in state.status]
     for i, (before, after) in _falls(phase, state, last).items():
         if status[i] == GAVE_UP:  # of which there was a warning
+            status[i] = GAVE_UP if not is_start[i] else GAVE_UP.replace("last good state", "start")
             continue
         kept = "the start was kept" if is_start[i] else "the last good state was kept"
         kept = kept if state.best is None else "held-back rows chose the state"
@@ -273,7 +274,7 @@ def end(phase: StochasticPhase, state: PhaseState, start: PyTree, indices: tuple
             RuntimeWarning,
             stacklevel=2,
         )
-    told = tuple(i for i, said in enumerate(status) if said != GAVE_UP)
+    told = tuple(i for i, number in enumerate(state.status) if STATUSES[number] != GAVE_UP)
     warn_of_skipped_steps(state.trouble, int(state.done), phase.name, told)
     if state.best is not None:
         best = state.best.settled()
