@@ -20,7 +20,7 @@ import functools
 import json
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -183,9 +183,11 @@ def of_baseline(name: str, series: SeriesSet, split: Split, targets: np.ndarray,
     return {**found, "seconds": seconds, "model": words}
 
 
-def of_ours(series: SeriesSet, split: Split, targets: np.ndarray, sd: np.ndarray) -> dict[str, Any]:
+def of_ours(
+    series: SeriesSet, split: Split, targets: np.ndarray, sd: np.ndarray, options: Mapping[str, Any]
+) -> dict[str, Any]:
     started = time.perf_counter()
-    model = wf.WishartForecaster().fit(split.y.iloc[: split.n_train])
+    model = wf.WishartForecaster(**options).fit(split.y.iloc[: split.n_train])
     seconds, seen = time.perf_counter() - started, split.n_train
     crps, covered = np.full(targets.shape, np.nan), np.full(targets.shape, np.nan)
     for i, origin in enumerate(split.origins):
@@ -207,11 +209,13 @@ def chosen(model: Any) -> dict[str, Any]:
     return {"model": model.status_, "chosen": values, "options": model.reasons_.get("options")}
 
 
-def run(series: SeriesSet, split: Split, label: str) -> dict[str, Any]:
+def run(series: SeriesSet, split: Split, label: str, **options: Any) -> dict[str, Any]:
+    """The scores of a forecaster; `options` of ours are for comparisons with the defaults."""
     values = split.y.to_numpy(float)
     targets = np.stack([values[[o + h - 1 for h in series.horizons]] for o in split.origins])
     sd = np.nanstd(values[: split.n_train], axis=0)
-    found = of_ours(series, split, targets, sd) if label == OURS else of_baseline(label, series, split, targets, sd)
+    parts = (series, split, targets, sd)
+    found = of_ours(*parts, options) if label == OURS else of_baseline(label, *parts)
     step = split.origins[1] - split.origins[0]
     facts = {"horizons": list(series.horizons), "n_origins": len(split.origins), "origin_step": step}
     return {**found, **facts, "provenance": provenance()}

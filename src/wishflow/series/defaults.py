@@ -35,7 +35,10 @@ PLAIN: dict[str, Any] = {
     "max_iter": None,
 }
 # Where rows are held back: a few columns of J, and iterations that the held-back rows decide about.
-RANK, ITERATIONS, DRAWS = 5, 200, 8
+RANK, DRAWS = 5, 8
+# With more rows there is more for a GP drift to learn; with many series each iteration is slow, and rows are few beside
+# them (docs/decisions.md).
+FEWEST_ITERATIONS, MOST_ITERATIONS, ROWS_PER_ITERATION, MOST_SERIES = 200, 800, 20, 50
 FEWEST_INDUCING, MOST_INDUCING, ROWS_PER_INDUCING = 10, 100, 20
 # Below this number of rows white noise is constant.
 ROWS_FOR_STATE = 1000
@@ -120,6 +123,12 @@ def settings_of(options: Mapping[str, Any], panel: Panel, X: Panel | None, fract
     return tuple(_settings(options, plain, judge, given, choice) for choice in found)
 
 
+def _iterations(n_rows: int, dim: int) -> int:
+    if dim > MOST_SERIES:
+        return FEWEST_ITERATIONS
+    return int(np.clip(n_rows // ROWS_PER_ITERATION, FEWEST_ITERATIONS, MOST_ITERATIONS))
+
+
 def _settings(
     options: Mapping[str, Any], plain: Settings, judge: choosing.Judge, given: choices.Given, choice: choices.Choice
 ) -> Settings:
@@ -138,7 +147,11 @@ def _settings(
             int(np.clip(n_rows // ROWS_PER_INDUCING, FEWEST_INDUCING, MOST_INDUCING)),
             f"one for {ROWS_PER_INDUCING} rows, at most {MOST_INDUCING}",
         ),
-        "max_iter": (ITERATIONS, "held-back rows end training earlier"),
+        "max_iter": (
+            _iterations(n_rows, dim),
+            f"one for {ROWS_PER_ITERATION} rows, {FEWEST_ITERATIONS} to {MOST_ITERATIONS}, and {FEWEST_ITERATIONS} "
+            f"above {MOST_SERIES} series; held-back rows end training earlier",
+        ),
     }
     chosen = {name: value if is_auto(options[name]) else getattr(plain, name) for name, (value, _) in sizes.items()}
     said = {name: why for name, (_, why) in sizes.items() if is_auto(options[name])}

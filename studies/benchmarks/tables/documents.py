@@ -31,6 +31,7 @@ PARTS = {
     "wide": forecasting.wide_table,
     "recovery": forecasting.recovery_table,
     "coverage": forecasting.coverage_table,
+    "iterations": forecasting.iterations_table,
     "short_coverage": forecasting.short_coverage_table,
     "irregular": forecasting.irregular_table,
     "latent": forecasting.latent_table,

@@ -144,6 +144,26 @@ def coverage_table() -> str:
     return grid("objective", rows)
 
 
+def iterations_table() -> str:
+    """CRPS and coverage of the default forecaster by its number of iterations, before any test part."""
+    measured = result("iterations.json")
+    if measured is None:
+        return NOT_MEASURED
+    rows = {}
+    for name, cells in measured.items():
+        for n, cell in cells.items():
+            kept = cell["model"].partition("kept: ")[2].partition(" (")[0]
+            rows[f"{name.replace('_', ' ')}, {n}"] = {
+                "CRPS": _numbers(cell["crps"]),
+                "80 % intervals cover": _numbers(cell["coverage"], ".2f"),
+                "kept": kept,
+                "fit, s": f"{cell['seconds']:.0f}",
+            }
+    cells = [cell for part in measured.values() for cell in part.values()]
+    source = source_of(cells, "python -m studies.benchmarks.iterations")
+    return f"{grid('series, iterations', rows)}\n\nSource: {source}."
+
+
 def short_coverage_table() -> str:
     """Coverage of 80 % intervals of short simulated series by way, and what the default's CRPS gains."""
     measured = result("short_coverage.json")
