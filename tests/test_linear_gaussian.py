@@ -229,6 +229,8 @@ def test_scores_are_honest():
         ("D", 800, ("week", "year")),
         ("MS", 40, ("year",)),
         ("QS", 40, ("year",)),
+        ("h", 2 * 365 * 24, ("day", "week", "year")),  # two calendar years
+        ("h", 2 * 365 * 24 - 24, ("day", "week")),
     ],
 )
 def test_periods_that_the_data_cover_twice(freq, n, periods):

@@ -34,6 +34,8 @@ N_FOLDS, MOST_ORIGINS = 3, 60
 SHORTEST_SEASON, LONGEST_SEASON = 24, 168
 # A calendar is asked about periods that the data cover so many times, with at least so many rows in each.
 LEAST_CYCLES, LEAST_IN_CYCLE = 2.0, 4
+# Two calendar years of 365 days are half a day short of two cycles of 365.25 days.
+SHORT_YEAR = 365.0 / 365.25
 LEVELS = (np.arange(25) + 0.5) / 25
 NORMALS = scipy.special.ndtri(LEVELS)
 
@@ -327,7 +329,7 @@ def eligible_periods(indices: Sequence[pd.Index]) -> tuple[str, ...]:
     return tuple(
         name
         for name, (period, _) in PERIODS.items()
-        if span + gap >= LEAST_CYCLES * period and LEAST_IN_CYCLE * gap <= period * 1.02
+        if span + gap >= LEAST_CYCLES * period * SHORT_YEAR and LEAST_IN_CYCLE * gap <= period * 1.02
     )
 
 
