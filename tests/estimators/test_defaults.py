@@ -229,3 +229,10 @@ def test_of_a_chaotic_series_the_gp_drift_is_kept():
     table = chaotic.validation_history_.set_index("candidate").filter(like="crps")
     kept = chaotic.validation_history_["kept"].to_numpy()
     assert (table[kept].to_numpy() < 0.9 * table.iloc[0].to_numpy()).all()
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "dim", "expected"), [(500, 3, 200), (2000, 3, 200), (5000, 3, 500), (17_520, 26, 800), (8760, 51, 200)]
+)
+def test_iterations_follow_the_number_of_rows(n_rows, dim, expected):
+    assert defaults._iterations(n_rows, dim) == expected

@@ -38,7 +38,7 @@ PLAIN: dict[str, Any] = {
 RANK, DRAWS = 5, 8
 # With more rows there is more for a GP drift to learn; with many series each iteration is slow, and rows are few beside
 # them (docs/decisions.md).
-FEWEST_ITERATIONS, MOST_ITERATIONS, ROWS_PER_ITERATION, MOST_SERIES = 200, 800, 20, 50
+FEWEST_ITERATIONS, MOST_ITERATIONS, ROWS_PER_ITERATION, MOST_SERIES = 200, 800, 10, 50
 FEWEST_INDUCING, MOST_INDUCING, ROWS_PER_INDUCING = 10, 100, 20
 # Below this number of rows white noise is constant.
 ROWS_FOR_STATE = 1000
