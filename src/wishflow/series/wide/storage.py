@@ -27,6 +27,7 @@ from .factors import Loadings
 from .own import OwnDynamics
 
 FACTORS = "factors."
+LOADINGS = ("mean", "scale", "V", "variance")
 PARTS = ("loadings.", "own.")
 
 
@@ -52,7 +53,7 @@ def save_wide(forecaster: Any, path: str | Path) -> None:
         },
         {
             **{FACTORS + name: value for name, value in arrays.items()},
-            **{f"loadings.{name}": getattr(loadings, name) for name in ("mean", "scale", "V")},
+            **{f"loadings.{name}": getattr(loadings, name) for name in LOADINGS},
             **{f"own.{name}": getattr(own, name) for name in ("weights", "variance")},
             "tail.index": index_numbers(tail.index),
             "tail.values": tail.to_numpy(),
@@ -74,7 +75,7 @@ def rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) ->
     _check_file(header, arrays, factors)
     forecaster = cls(forecaster=inner, **options)
     forecaster.factors_, forecaster.columns_ = factors, pd.Index(header["columns"])
-    forecaster.loadings_ = Loadings(*(arrays[f"loadings.{name}"] for name in ("mean", "scale", "V")))
+    forecaster.loadings_ = Loadings(*(arrays[f"loadings.{name}"] for name in LOADINGS))
     lags = chosen_lags(tuple(header["own_lags"]))
     forecaster.own_ = OwnDynamics(lags, arrays["own.weights"], arrays["own.variance"])
     forecaster.own_periods_ = tuple(header["own_periods"])
@@ -98,10 +99,11 @@ def _check_file(header: dict[str, Any], arrays: dict[str, np.ndarray], factors: 
     require(is_names and len(set(columns)) == len(columns) > 2, f"the names of the columns are {str(columns)[:100]}")
     D, R = len(columns), len(factors.columns_)
     shapes = {"loadings.mean": (D,), "loadings.scale": (D,), "loadings.V": (D, R), "own.variance": (D,)}
+    shapes["loadings.variance"] = (R,)
     for name, shape in shapes.items():
         require(arrays[name].shape == shape, f"{name} has the shape {arrays[name].shape}, expected {shape}")
     check_finite(arrays, PARTS, LARGEST_SCALE)
-    for name in ("loadings.scale", "own.variance"):
+    for name in ("loadings.scale", "loadings.variance", "own.variance"):
         require((arrays[name] > 0).all(), f"{name} has numbers that are not positive")
     V, weights = arrays["loadings.V"], arrays["own.weights"]
     require(R < D and np.allclose(V.T @ V, np.eye(R), atol=1e-6), "the loadings are not orthonormal")
