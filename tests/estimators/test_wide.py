@@ -18,6 +18,7 @@ from wishflow.series import backtesting
 from wishflow.series.summary import announce
 from wishflow.series.wide import own
 from wishflow.series.wide.factors import Loadings, n_factors_of
+from wishflow.series.wide.forecaster import _require_factors
 
 # Constant noise: densities have no Monte Carlo error.
 INNER = {
@@ -446,8 +447,17 @@ def test_what_is_not_supported_is_refused(fitted, y):
         wf.WideForecaster(forecaster=wf.WishartForecaster(**INNER)).fit(y.iloc[:60].set_axis(stamps))
     with pytest.raises(DataError, match="at least three"):
         wf.WideForecaster().fit(y.iloc[:, :2])
-    with pytest.raises(DataError, match="panel"):
+    with pytest.raises(DataError, match="panel of 2 series; WideForecaster expects one frame"):
         wf.WideForecaster().fit({"a": y, "b": y})
+    with pytest.raises(DataError, match="have 2 levels"):
+        wf.WideForecaster().fit(pd.concat({"a": y}, axis=1))
+    for scale in (1e-200, 1e160):
+        with pytest.raises(DataError, match=r"series 's3' .* too large or too small"):
+            wf.WideForecaster().fit(y.assign(s3=scale * y["s3"]))
+    with pytest.raises(OptionError, match="n_factors=30 given; expected a whole number from 1 to 7"):
+        wf.WideForecaster(n_factors=30, own_lags=1).fit(y.iloc[:15])
+    with pytest.raises(DataError, match="9 rows whose observed cells tell all 2 factors"):
+        _require_factors(np.where(np.arange(30)[:, None] < (30, 9), 1.0, np.nan))
     with pytest.raises(OptionError, match="X is given"):
         fitted.forecast(3, X=y)
     with pytest.raises(OptionError, match="given is given"):
@@ -456,6 +466,20 @@ def test_what_is_not_supported_is_refused(fitted, y):
         fitted.forecast([fitted.end_ + pd.Timedelta("90min")])
     with pytest.raises(DataError, match="missing: 's3'"):
         fitted.update(y.drop(columns="s3").iloc[350:])
+
+
+def test_lags_to_choose_from_are_those_that_the_rows_are_enough_for():
+    model = wf.WideForecaster()
+    assert [model._candidates(7, n) for n in (11, 13, 17, 18)] == [
+        [(1,)],
+        [(1,), (1, 2, 3)],
+        [(1,), (1, 2, 3)],
+        [(1,), (1, 2, 3), (1, 7, 8), (1, 2, 3, 7, 8)],
+    ]
+    with pytest.raises(DataError, match="at least 11"):
+        model._candidates(7, 10)
+    with pytest.raises(DataError, match="lags up to 8 need at least 18"):
+        wf.WideForecaster(own_lags=8)._candidates(7, 17)
 
 
 def test_many_columns_of_the_other_forecaster_name_this_one():

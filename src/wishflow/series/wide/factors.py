@@ -178,6 +178,11 @@ class Loadings:
         return (self.V[:, :, None] * self.V[:, None, :]).reshape(len(self.V), -1)
 
 
+def factor_names(n: int) -> list[str]:
+    """Names of the factors in frames: "factor 1" and so on."""
+    return [f"factor {k + 1}" for k in range(n)]
+
+
 def _among(gram: Float[np.ndarray, "T R R"], is_known: Bool[np.ndarray, "T R"]) -> Float[np.ndarray, "T R R"]:
     """The matrices of the known factors alone; others have a 1 on the diagonal."""
     R = is_known.shape[1]

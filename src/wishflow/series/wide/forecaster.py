@@ -27,7 +27,7 @@ from ..forecaster import WishartForecaster
 from ..specs import chosen_lags
 from ..step_scores import counted_once
 from . import own
-from .factors import Loadings
+from .factors import Loadings, factor_names
 from .summary import summary_of
 
 AUTO = "auto"
@@ -183,7 +183,8 @@ class WideForecaster(ForecastFrames, BaseEstimator):
         OptionError
             If an option has a value that is not known.
         DataError
-            If there are fewer than three series, `y` is a panel, or its stamps are irregular.
+            If there are fewer than three series, `y` is a panel, its stamps are irregular, it has too few rows, or too
+            few cells are observed to tell the factors.
         TrainingError
             If training of the factors' forecaster produces non-finite numbers from its very first step.
         """
@@ -195,23 +196,25 @@ class WideForecaster(ForecastFrames, BaseEstimator):
     def _fit(self, y: Any, X: Any, fh: Any) -> None:
         _refuse(X)
         panel = read(y, "y")
-        check_form(panel, is_panel=False)
+        _check_frame(panel)
         check_targets(panel, 1)
         self.seed_, self.fh_ = checks.fixed_seed(self.random_state), fh
         self.columns_, self.is_series_, self.is_panel_, self.name_ = panel.columns, False, False, None
-        inner, n_factors = self._inner(), self._n_factors(len(panel.columns))
+        inner = self._inner()
         index = panel.tables[ONLY].index
         axis = TimeAxis.of([index], inner.freq)
         rows = _on_grid(axis, panel, {}, inner.freq is not None)
+        n_factors = self._n_factors(len(panel.columns), len(rows.index))
         self.own_periods_ = eligible_periods([rows.index])
-        candidates = self._candidates(season_of([rows.index], self.own_periods_))
-        _require_rows(len(rows.index), max(map(max, candidates)))
+        candidates = self._candidates(season_of([rows.index], self.own_periods_), len(rows.index))
+        _check_spread(rows.values, panel.columns)
         self.loadings_ = Loadings.learnt(rows.values, n_factors, self.seed_)
         self.n_factors_ = self.loadings_.n_factors
         z = self.loadings_.forward(rows.values)
         f, e = self._parts(rows.values)
         left, whole = (np.nansum(np.where(np.isnan(e), np.nan, part) ** 2, axis=0) for part in (e, z))
         self.explained_ = float(np.mean(1.0 - left / np.maximum(whole, 1e-12)))
+        _require_factors(f)
         self.factors_ = inner.fit(self._factor_frame(f, rows.index))
         found = own.fitted(e, self._inputs(rows.index), candidates)
         self.own_ = dataclasses.replace(found, variance=self.loadings_.own_variance(found.variance))
@@ -226,27 +229,24 @@ class WideForecaster(ForecastFrames, BaseEstimator):
             raise OptionError(f"forecaster={self.forecaster!r} given; expected a WishartForecaster, or None for one.")
         return clone(self.forecaster)
 
-    def _n_factors(self, n_columns: int) -> int | None:
-        if n_columns < 3:
-            raise DataError(
-                f"y has {n_columns} series; WideForecaster expects at least three, and is for many: use "
-                "WishartForecaster."
-            )
+    def _n_factors(self, n_columns: int, n_rows: int) -> int | None:
         if isinstance(self.n_factors, str) and self.n_factors == AUTO:
             return None
-        return checks.whole_number("n_factors", self.n_factors, 1, n_columns - 1)
+        return checks.whole_number("n_factors", self.n_factors, 1, min(n_columns - 1, n_rows // 2))
 
-    def _candidates(self, season: int | None) -> list[tuple[int, ...]]:
-        """Sets of lags that a series may have."""
+    def _candidates(self, season: int | None, n_rows: int) -> list[tuple[int, ...]]:
+        """Sets of lags that a series may have; of those to choose from, the ones that the rows are enough for."""
         if not (isinstance(self.own_lags, str) and self.own_lags == AUTO):
-            return [chosen_lags(checks.lags(self.own_lags))]
+            given = chosen_lags(checks.lags(self.own_lags))
+            _require_rows(n_rows, max(given))
+            return [given]
         short: list[tuple[int, ...]] = [(1,), (1, 2, 3)]
-        if season is None or season < 4:
-            return short
-        return [*short, *((*one, season, season + 1) for one in short)]
+        seasonal = [] if season is None or season < 4 else [(*one, season, season + 1) for one in short]
+        _require_rows(n_rows, 1)
+        return [one for one in (*short, *seasonal) if n_rows >= max(one) + LEAST_ROWS]
 
     def _factor_frame(self, f: Float[np.ndarray, "T R"], index: pd.Index) -> pd.DataFrame:
-        return pd.DataFrame(f, index, [f"factor {k + 1}" for k in range(f.shape[1])])
+        return pd.DataFrame(f, index, factor_names(f.shape[1]))
 
     def _inputs(self, index: pd.Index) -> Float[np.ndarray, "T U"]:
         """1 and harmonics of the calendar."""
@@ -531,6 +531,46 @@ def _refuse(X: Any, given: Any = None) -> None:
                 f"{name} is given; WideForecaster expects None: covariates and scenarios are options of "
                 "WishartForecaster."
             )
+
+
+def _check_frame(panel: Panel) -> None:
+    """One frame of at least three columns with plain names."""
+    if panel.is_panel:
+        raise DataError(
+            f"y is a panel of {len(panel.tables)} series; WideForecaster expects one frame with a column for each "
+            "series: join them side by side, or use WishartForecaster."
+        )
+    if isinstance(panel.columns, pd.MultiIndex):
+        raise DataError(
+            f"the columns of y have {panel.columns.nlevels} levels; expected one: join them, "
+            "y.columns = ['/'.join(map(str, name)) for name in y.columns]."
+        )
+    if len(panel.columns) in (1, 2):
+        raise DataError(
+            f"y has {len(panel.columns)} series; WideForecaster expects at least three, and is for many: use "
+            "WishartForecaster."
+        )
+
+
+def _check_spread(values: Float[np.ndarray, "T D"], columns: pd.Index) -> None:
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        sd = np.nanstd(values, axis=0)
+    is_number = np.isfinite(sd) & (sd > 0.0) & np.isfinite(1.0 / np.where(sd > 0.0, sd, 1.0))
+    if not is_number.all():
+        k = int(np.flatnonzero(~is_number)[0])
+        raise DataError(
+            f"the series {columns[k]!r} has values up to {np.nanmax(np.abs(values[:, k])):.1e}, whose variance is too "
+            "large or too small for a number; give it in other units."
+        )
+
+
+def _require_factors(f: Float[np.ndarray, "T R"]) -> None:
+    n_known = int((~np.isnan(f)).sum(axis=0).min())
+    if n_known < LEAST_ROWS:
+        raise DataError(
+            f"y has {n_known} rows whose observed cells tell all {f.shape[1]} factors; expected at least {LEAST_ROWS}: "
+            "give fewer factors (n_factors), or series that are observed in the same rows."
+        )
 
 
 def _require_rows(n_rows: int, memory: int) -> None:

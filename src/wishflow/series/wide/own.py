@@ -147,29 +147,29 @@ def fitted(
 
 def _bounded(w: Float[np.ndarray, "L D"], lags: tuple[int, ...]) -> Float[np.ndarray, "L D"]:
     """Weights whose paths do not explode: those of lag l times c^l, which multiplies all roots by c ≤ 1."""
-    explodes = ~_is_stable(w, lags)
+    explodes = ~is_stable(w, lags)
     if not explodes.any():
         return w
     powers, some = np.array(lags)[:, None], w[:, explodes]
     low, high = np.zeros(some.shape[1]), np.ones(some.shape[1])
     for _ in range(N_HALVINGS):
         middle = 0.5 * (low + high)
-        is_stable = _is_stable(some * middle**powers, lags)
-        low, high = np.where(is_stable, middle, low), np.where(is_stable, high, middle)
+        is_calm = is_stable(some * middle**powers, lags)
+        low, high = np.where(is_calm, middle, low), np.where(is_calm, high, middle)
     found = w.copy()
     found[:, explodes] = some * low**powers
     return found
 
 
-def _is_stable(w: Float[np.ndarray, "L D"], lags: tuple[int, ...]) -> Bool[np.ndarray, " D"]:
+def is_stable(w: Float[np.ndarray, "L D"], lags: tuple[int, ...]) -> Bool[np.ndarray, " D"]:
     """Whether all roots lie inside the unit circle: all reflection coefficients are below 1 (Levinson, backwards)."""
-    a, is_stable = np.zeros((max(lags), w.shape[1])), np.ones(w.shape[1], bool)
+    a, is_inside = np.zeros((max(lags), w.shape[1])), np.ones(w.shape[1], bool)
     a[np.array(lags) - 1] = w
     for m in range(len(a) - 1, -1, -1):
-        is_stable &= np.abs(a[m]) < 1.0
-        k = np.where(is_stable, a[m], 0.0)
-        a[:m] = (a[:m] + k * a[:m][::-1]) / (1.0 - k**2)
-    return is_stable
+        is_inside &= np.abs(a[m]) < 1.0
+        k = np.where(is_inside, a[m], 0.0)
+        a[:m] = np.where(is_inside, (a[:m] + k * a[:m][::-1]) / (1.0 - k**2), 0.0)
+    return is_inside
 
 
 def ages_of(e: Float[np.ndarray, "T D"]) -> Int[np.ndarray, "T_1 D"]:
