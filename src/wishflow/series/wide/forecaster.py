@@ -278,7 +278,7 @@ class WideForecaster(ForecastFrames, BaseEstimator):
         return self.factors_.status_
 
     @property
-    def units_(self) -> Any:
+    def units_(self) -> Any:  # type: ignore[override]
         """Axis of time and scales of the factors' forecaster."""
         return self.factors_.units_
 
