@@ -36,6 +36,11 @@ def hours(n_rows: int = 60, seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame(np.exp(0.2 * walk), pd.date_range("2024-01-01", periods=n_rows, freq="h", tz="UTC"), ["a", "b"])
 
 
+def many_hours() -> pd.DataFrame:
+    noise = np.random.default_rng(1).normal(size=(60, 6))
+    return pd.DataFrame(hours()[["a"]].to_numpy() + 0.1 * noise, hours().index, list("abcdef"))
+
+
 def covariates(n_rows: int, first: int = 0) -> pd.DataFrame:
     stamps = pd.date_range("2024-01-01", periods=first + n_rows, freq="h", tz="UTC")[first:]
     return pd.DataFrame({"u": np.sin(np.arange(first, first + n_rows) / 4.0)}, stamps)
@@ -59,6 +64,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "covariates": lambda: wf.WishartForecaster(lags=2, **PLAIN).fit(hours(), covariates(60)),
     "panel": lambda: wf.WishartForecaster(panel_effects=True, **PLAIN).fit({"one": hours(), "two": hours(60, 1)}),
     "latent": lambda: wf.WishartForecaster(latent_dim=1, **PLAIN).fit(hours()),
+    "wide": lambda: wf.WideForecaster(n_factors=1, forecaster=wf.WishartForecaster(**PLAIN)).fit(many_hours()),
 }
 KINDS = (*MAKERS, *RELEASED)
 SAMPLE = ("gp", *RELEASED)
@@ -82,7 +88,7 @@ def made(folder: Path, kinds: tuple[str, ...] = KINDS) -> dict[str, bytes]:
 
 def used(model: Any, kind: str) -> np.ndarray:
     """Numbers that a loaded model gives: predictions of rows, or draws of a forecast."""
-    if isinstance(model, wf.WishartForecaster):
+    if isinstance(model, wf.WishartForecaster | wf.WideForecaster):
         ahead = covariates(N_AHEAD, 60) if kind == "covariates" else None
         found = model.forecast(N_AHEAD, X=ahead, n_draws=N_DRAWS)
         parts = found.values() if isinstance(found, dict) else [found]

@@ -25,7 +25,12 @@ SERIES = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)).cumsum(axis=
 def files(gp, flow, classifier, tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
     series = wf.WishartForecaster(max_iter=3, n_inducing=6, rank=1, validation_fraction=0).fit(SERIES)
-    for name, model in {"gp": gp, "flow": flow, "classifier": classifier, "series": series}.items():
+    inner = wf.WishartForecaster(lags=1, max_iter=3, n_inducing=5, rank=1, validation_fraction=0)
+    noise = np.random.default_rng(1).normal(size=(60, 6))
+    rows = pd.DataFrame(SERIES[["a"]].to_numpy() + noise, TIMES.tz_localize("UTC"), list("abcdef"))
+    wide = wf.WideForecaster(n_factors=1, own_lags=1, forecaster=inner).fit(rows)
+    models = {"gp": gp, "flow": flow, "classifier": classifier, "series": series, "wide": wide}
+    for name, model in models.items():
         model.save(folder / name)
     return folder
 
@@ -65,6 +70,14 @@ def independent(rank, dof):
         header["spec"]["diffusion"].update(rank=rank, dof=dof, columns="independent")
 
     return change
+
+
+def retyped(name):
+    return lambda header, arrays: arrays.update({name: arrays[name].astype(np.complex64)})
+
+
+def repeated(name):
+    return lambda header, arrays: arrays.update({name: np.concatenate([arrays[name][:1], arrays[name]])})
 
 
 def horizons(n, n_scales, order=1):
@@ -126,6 +139,21 @@ CHANGES = {
     ),
     "endless steps": (("flow",), lambda h, a: h["spec"].update(n_steps=10**12)),
     "an index without names": (("series",), lambda h, a: h.update(index_names=[])),
+    "factors that are a panel": (("wide",), lambda h, a: h["factors"]["flags"].update(is_panel=True)),
+    "factors with covariates": (("wide",), lambda h, a: h["factors"].update(x_columns=[])),
+    "factors of other names": (("wide",), lambda h, a: h["factors"].update(columns=["x"])),
+    "factors of another time zone": (("wide",), lambda h, a: h["index"].update(zone="Asia/Tokyo")),
+    "own lags beyond all rows": (("wide",), lambda h, a: h.update(own_lags=[10**30])),
+    "own lags beyond the rows": (
+        ("wide",),
+        lambda h, a: (h.update(own_lags=[1, 10**30]), repeated("own.weights")(h, a)),
+    ),
+    "own weights that explode": (("wide",), filled("own.weights", 1.5)),
+    "own weights beyond all bounds": (("wide",), lambda h, a: a.update({"own.weights": 1e200 + a["own.weights"]})),
+    "complex loadings": (("wide",), retyped("loadings.V")),
+    "complex levels": (("wide",), retyped("loadings.mean")),
+    "complex rows": (("wide",), retyped("tail.values")),
+    "factors without variance": (("wide",), filled("loadings.variance", 0.0)),
     "a seed that is text": (("gp", "series"), lambda h, a: h["attributes"].update(seed_="x")),
 }
 # The files have some ten kilobytes.
@@ -192,6 +220,16 @@ def test_attributes_of_a_forecaster_are_those_that_are_known(files, tmp_path):
     assert "predict" not in vars(loaded) and loaded.predict(2).shape == (2, 2)
 
 
+@pytest.mark.parametrize("kind", ["series", "wide"])
+def test_what_files_do_not_hold_is_not_read_from_them(kind, files, tmp_path):
+    """A refit would send rows to a backend, or write to a folder, that a stranger chose."""
+    said = {"backend": "slurm", "checkpoint_dir": "/tmp/x", "backend_params": {"a": 1}, "callbacks": [1]}
+    change = lambda h, a: (h if kind == "wide" else {"forecaster": h["parameters"]})["forecaster"].update(said)  # noqa: E731
+    loaded = wf.load(rewritten(files / kind, tmp_path / "changed", change))
+    options = (loaded.forecaster if kind == "wide" else loaded).get_params(deep=False)
+    assert not any(options[name] for name in said)
+
+
 def test_a_version_of_many_digits(files, tmp_path):
     import safetensors.numpy
 
@@ -234,7 +272,7 @@ def mutated_arrays(arrays, rng):
     return {**arrays, name: array}
 
 
-@pytest.mark.parametrize("kind", ["gp", "flow", "classifier", "series"])
+@pytest.mark.parametrize("kind", ["gp", "flow", "classifier", "series", "wide"])
 def test_mutated_files_with_a_right_checksum(kind, files, tmp_path, X):
     """A sample with a fixed seed: an error of ours, or a model that gives finite numbers."""
     header, arrays = read_model(files / kind)
@@ -254,7 +292,7 @@ def test_mutated_files_with_a_right_checksum(kind, files, tmp_path, X):
             n_loaded += 1
             found = (
                 model.predict(3)
-                if kind == "series"
+                if kind in ("series", "wide")
                 else model.predict_proba(X)
                 if kind == "classifier"
                 else model.predict(X)

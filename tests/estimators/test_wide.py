@@ -7,15 +7,18 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
 
 import wishflow as wf
 from wishflow.errors import DataError, ModelFileError, OptionError
 from wishflow.files.model_file import read_model, write_model
+from wishflow.series import backtesting
 from wishflow.series.summary import announce
 from wishflow.series.wide import own
 from wishflow.series.wide.factors import Loadings, n_factors_of
+from wishflow.series.wide.forecaster import _require_factors
 
 # Constant noise: densities have no Monte Carlo error.
 INNER = {
@@ -53,7 +56,7 @@ def fitted(y):
 def small_law(seed=1):
     rng = np.random.default_rng(seed)
     V = np.linalg.qr(rng.normal(size=(6, 2)))[0]
-    loadings = Loadings(rng.normal(size=6), np.exp(rng.normal(size=6)), V)
+    loadings = Loadings(rng.normal(size=6), np.exp(rng.normal(size=6)), V, np.ones(2))
     return (
         loadings,
         rng.normal(size=2),
@@ -101,7 +104,8 @@ def test_draws_have_the_moments_of_the_density(fitted):
     f, e = loadings.parts(loadings.forward(found.samples.values).reshape(-1, D))
     inner = fitted.factors_.forecast([1, 5], n_draws=n).samples.values
     np.testing.assert_allclose(f.reshape(n, 2, -1), inner, atol=1e-9)
-    mean, variance = (part[[0, 4]] for part in fitted.own_.ahead(fitted._past()[1], fitted._inputs(fitted._ahead(5))))
+    past, ages = fitted._past()
+    mean, variance = (part[[0, 4]] for part in fitted.own_.ahead(past, fitted._inputs(fitted._ahead(5)), ages))
     P = np.eye(D) - loadings.V @ loadings.V.T
     for k, draws in enumerate(np.moveaxis(e.reshape(n, 2, D), 1, 0)):
         covariance = P @ np.diag(variance[k]) @ P
@@ -162,9 +166,173 @@ def test_own_dynamics_are_those_of_long_regressions():
         X = np.stack([e[1:-1, d], e[:-2, d], np.ones(2998)], axis=1)
         np.testing.assert_allclose(found.weights[:, d], np.linalg.lstsq(X, e[2:, d], rcond=None)[0], atol=0.01)
     np.testing.assert_allclose(found.variance, 1.0, atol=0.1)
-    mean, variance = found.ahead(e, np.ones((2000, 1)))
+    mean, variance = found.ahead(e, np.ones((2000, 1)), np.zeros(5, int))
     np.testing.assert_allclose(variance[-1], e.var(axis=0), rtol=0.25)  # far ahead: the law of all rows
     np.testing.assert_allclose(mean[0], found.means(np.vstack([e, e[-1:]]), np.ones((3001, 1)))[0][-1])
+
+
+def test_own_variances_are_those_before_the_projection():
+    """diag(P S P) are the variances of what the factors leave; taken as S they would be projected twice."""
+    rng = np.random.default_rng(0)
+    for d, r in ((8, 2), (40, 10)):
+        V, S = np.linalg.qr(rng.normal(size=(d, r)))[0], np.exp(0.5 * rng.normal(size=d))
+        P = np.eye(d) - V @ V.T
+        left = np.diag(P @ np.diag(S) @ P)
+        found = Loadings(np.zeros(d), np.ones(d), V, np.ones(r)).own_variance(left)
+        np.testing.assert_allclose(np.diag(P @ np.diag(found) @ P), left, rtol=0.02)
+        assert np.median(left / S) < 0.85
+
+
+def test_variances_are_those_of_held_out_errors():
+    """Nine series with three factors: what the law says of the next rows is what they do."""
+    y, ones = factor_rows(600, 9, seed=3).to_numpy(), np.ones((600, 1))
+    loadings = Loadings.learnt(y[:400], 3, 0)
+    e = loadings.parts(loadings.forward(y))[1]
+    law = own.fitted(e[:400], ones[:400], [(1,)])
+    errors = (e - law.means(e, ones)[0])[400:]
+    P = np.eye(9) - loadings.V @ loadings.V.T
+    once, twice = (
+        np.median(np.diag(P @ np.diag(v) @ P) / errors.var(axis=0))
+        for v in (loadings.own_variance(law.variance), law.variance)
+    )
+    assert 0.9 < once < 1.15 and twice < 0.87
+
+
+def test_own_dynamics_do_not_explode():
+    """Roots of random walks are at most 1; the weights of lag l are those found, times c^l."""
+    for lags, weights in (((1,), [1.05]), ((1, 2), [0.4, -1.1]), ((1, 4, 5), [0.9, 0.8, -0.5])):
+        found = own._bounded(np.array(weights)[:, None], lags)[:, 0]
+        companion = np.eye(max(lags), k=-1)
+        companion[0, np.array(lags) - 1] = found
+        assert 0.999 < np.abs(np.linalg.eigvals(companion)).max() <= 1.0 + 1e-9
+    calm = np.array([[0.5], [0.3]])
+    np.testing.assert_array_equal(own._bounded(calm, (1, 2)), calm)
+    walks = np.random.default_rng(0).normal(size=(120, 300)).cumsum(axis=0)
+    assert own.fitted(walks, np.ones((120, 1)), [(1,)]).weights[0].max() <= 1.0
+
+
+def test_columns_with_holes_are_weighed_by_their_observed_cells(y):
+    """Half of a column missing at random: nearly the scale of the whole column; filled cells have no noise."""
+    rows = y.to_numpy()
+    holes = rows.copy()
+    holes[::2, :5] = np.nan
+    one, other = (Loadings.learnt(part, R, 0).scale[:5] for part in (rows, holes))
+    np.testing.assert_allclose(other, one, rtol=0.15)
+
+
+def simulated(n, d, rng):
+    e = np.zeros((n, d))
+    for t in range(2, n):
+        e[t] = 0.6 * e[t - 1] + 0.37 * e[t - 2] + rng.normal(size=d)
+    return e
+
+
+def test_missing_cells_at_the_end_widen_what_follows():
+    """Thirty rows without half of the columns: errors have the variances that are said, and so have draws."""
+    d = 400
+    law = own.OwnDynamics((1, 2), np.repeat([[0.6], [0.37], [0.0]], d, axis=1), np.ones(d))
+    e = simulated(185, d, np.random.default_rng(0))
+    known = e[:180].copy()
+    known[150:, :200] = np.nan
+    ages = own.ages_of(known)
+    assert ages[-1, 0] == 30 and ages[-1, -1] == 0 == ages[:150].max()
+    mean, variance = law.ahead(law.means(known, np.ones((180, 1)))[1], np.ones((5, 1)), ages[-1])
+    errors = (e[180:] - mean) ** 2 / variance
+    for columns in (slice(200), slice(200, d)):
+        np.testing.assert_allclose(np.sqrt(errors[[0, 4], columns].mean(axis=1)), 1.0, atol=0.2)
+    draws = {k: [] for k in (0, 1)}
+    for _, k, values in law.deviations(1, 300, [1, 5], ages[-1]):
+        draws[k].append(values)
+    for k, h in enumerate((0, 4)):
+        ratio = np.concatenate(draws[k]).var(axis=0) / variance[h]
+        assert abs(ratio[:200].mean() - 1.0) < 0.05 and abs(ratio[200:].mean() - 1.0) < 0.05
+    np.testing.assert_allclose(law.variances(ages[-1:] + 4), variance[4:])
+    # Fewer draws are the first of more.
+    np.testing.assert_array_equal(next(iter(law.deviations(1, 3, [1, 5], ages[-1])))[2], draws[0][0][:3])
+
+
+def test_rows_after_a_hole_have_one_density_by_both_routes(fitted, y):
+    later = y.iloc[350:360].copy()
+    later.iloc[3:, 0] = np.nan
+    updated, row = copy.copy(fitted).update(later), y.iloc[360:361]
+    of_forecast = updated.forecast(1, n_draws=200)
+    assert of_forecast.log_prob(row).item() == pytest.approx(updated.log_prob(row).item())
+    whole = copy.copy(fitted).update(y.iloc[350:360]).forecast(1, n_draws=200)
+    wider, narrow = (one.samples.std("draw").values[0] for one in (of_forecast, whole))
+    assert wider[0] > 1.15 * narrow[0]
+    np.testing.assert_allclose(wider[1:], narrow[1:], rtol=0.2)
+    assert abs((wider[1:] / narrow[1:]).mean() - 1.0) < 0.05
+
+
+@pytest.fixture(scope="module")
+def twins():
+    """20 series with a common part, but the first two are a random walk and its copy: one factor is theirs alone."""
+    rng = np.random.default_rng(6)
+    common = pd.Series(4.0 * rng.normal(size=190)).ewm(alpha=0.3).mean().to_numpy()[:, None]
+    values = rng.normal(size=(190, 20)) + common
+    values[:, 0] = rng.normal(size=190).cumsum()
+    values[:, 1] = values[:, 0] + 0.05 * rng.normal(size=190)
+    y = pd.DataFrame(values, pd.date_range("2024-01-01", periods=190, freq="h"), [f"s{k}" for k in range(20)])
+    inner = wf.WishartForecaster(**{**INNER, "lags": 1})
+    return wf.WideForecaster(n_factors=2, own_lags=1, forecaster=inner).fit(y.iloc[:150]), y
+
+
+def test_factors_that_are_not_seen_leave_the_others(twins):
+    """Two columns that stop take their factor with them, not the rows: other factors and cells still count."""
+    model, y = twins
+    later = y.iloc[150:].copy()
+    later.iloc[:, :2] = np.nan
+    loadings = model.loadings_
+    f, e = loadings.parts(loadings.forward(later.to_numpy()))
+    known = ~np.isnan(f)
+    assert (known.sum(axis=1) == 1).all() and np.isnan(e[:, 2:]).mean() < 0.2
+    whole, _ = loadings.parts(loadings.forward(y.iloc[150:].to_numpy()))
+    k = int(np.flatnonzero(known[0])[0])
+    assert np.corrcoef(f[:, k], whole[:, k])[0, 1] > 0.99
+    scores, of_all = model.log_prob(later), model.log_prob(y.iloc[150:])
+    assert scores.notna().all() and abs(scores.mean() - of_all.mean()) < 10.0
+    one, other = (copy.copy(model).update(rows).predict(1).to_numpy()[0, 2:] for rows in (later, y.iloc[150:]))
+    assert np.abs(one - other).mean() < 0.3 * np.abs(y.mean().to_numpy()[2:] - other).mean()
+
+
+def test_the_density_of_rows_without_a_factor_is_that_of_the_others(twins):
+    """By the dense law V_k Σ V_kᵀ + P_k S P_k of the observed cells, with the known factors alone."""
+    loadings = twins[0].loadings_
+    z = loadings.forward(twins[1].iloc[150:151].to_numpy())
+    z[0, :2] = np.nan
+    f, e = loadings.parts(z)
+    known = ~np.isnan(f)
+    V, S = loadings.V[2:, known[0]], np.linspace(0.5, 2.0, 20)
+    P = np.eye(18) - V @ np.linalg.pinv(V)
+    found = multivariate_normal(0.0, 3.0).logpdf(f[0, known[0]]) + loadings.left_log_density(e, S[None], known)
+    law = multivariate_normal(np.zeros(18), 3.0 * V @ V.T + P @ np.diag(S[2:]) @ P)
+    np.testing.assert_allclose(found, law.logpdf(z[0, 2:]), rtol=1e-9)
+
+
+def telling_nothing(loadings):
+    """A column that has much of the factors, but less than a twentieth of each: alone it tells none of them."""
+    V = loadings.V
+    return np.argmax(np.where((V**2).max(axis=1) < 0.05, V**2 @ loadings.variance, 0.0))
+
+
+def test_rows_that_tell_nothing_are_counted(fitted, y):
+    later, loadings = y.iloc[350:354].copy(), fitted.loadings_
+    later.iloc[1:3, np.arange(D) != telling_nothing(loadings)] = np.nan
+    with pytest.warns(UserWarning, match="2 of 4 rows have too few observed cells"):
+        updated = copy.copy(fitted).update(later)
+    assert updated.end_ == y.index[353]
+
+
+def test_it_is_reported_as_other_models(fitted, tmp_path):
+    assert fitted.status_ == fitted.factors_.status_
+    assert fitted.status_ in fitted.report(tmp_path / "wide.html").read_text()
+
+
+def test_backtests_follow_the_frequency_of_the_factors(fitted, y, monkeypatch):
+    """The axis of the scores is that of the fit, which a `freq` of the factors' forecaster sets, not that of y."""
+    found = lambda rolling, frame, first, axis, *rest: xr.Dataset(attrs={"axis": axis})  # noqa: E731
+    monkeypatch.setattr(backtesting, "_rolled", found)
+    assert wf.backtest(fitted, y.iloc[::2], fh=1, initial=180).attrs["axis"] is fitted.factors_.units_.axis
 
 
 @pytest.mark.slow
@@ -189,7 +357,7 @@ def test_loadings_and_factors_of_rows_with_holes_are_nearly_those_of_whole_rows(
     assert np.corrcoef(f[:, 0], f_holes[:, 0])[0, 1] > 0.99
     np.testing.assert_array_equal(np.isnan(e_holes), np.isnan(holes))
     few = np.full((1, D), np.nan)
-    few[0, 0] = 1.0  # one cell does not tell two factors
+    few[0, telling_nothing(one)] = 1.0  # one cell does not tell two factors
     assert all(np.isnan(part).all() for part in one.parts(few))
 
 
@@ -279,8 +447,17 @@ def test_what_is_not_supported_is_refused(fitted, y):
         wf.WideForecaster(forecaster=wf.WishartForecaster(**INNER)).fit(y.iloc[:60].set_axis(stamps))
     with pytest.raises(DataError, match="at least three"):
         wf.WideForecaster().fit(y.iloc[:, :2])
-    with pytest.raises(DataError, match="panel"):
+    with pytest.raises(DataError, match="panel of 2 series; WideForecaster expects one frame"):
         wf.WideForecaster().fit({"a": y, "b": y})
+    with pytest.raises(DataError, match="have 2 levels"):
+        wf.WideForecaster().fit(pd.concat({"a": y}, axis=1))
+    for scale in (1e-200, 1e160):
+        with pytest.raises(DataError, match=r"series 's3' .* too large or too small"):
+            wf.WideForecaster().fit(y.assign(s3=scale * y["s3"]))
+    with pytest.raises(OptionError, match="n_factors=30 given; expected a whole number from 1 to 7"):
+        wf.WideForecaster(n_factors=30, own_lags=1).fit(y.iloc[:15])
+    with pytest.raises(DataError, match="9 rows whose observed cells tell all 2 factors"):
+        _require_factors(np.where(np.arange(30)[:, None] < (30, 9), 1.0, np.nan))
     with pytest.raises(OptionError, match="X is given"):
         fitted.forecast(3, X=y)
     with pytest.raises(OptionError, match="given is given"):
@@ -289,6 +466,20 @@ def test_what_is_not_supported_is_refused(fitted, y):
         fitted.forecast([fitted.end_ + pd.Timedelta("90min")])
     with pytest.raises(DataError, match="missing: 's3'"):
         fitted.update(y.drop(columns="s3").iloc[350:])
+
+
+def test_lags_to_choose_from_are_those_that_the_rows_are_enough_for():
+    model = wf.WideForecaster()
+    assert [model._candidates(7, n) for n in (11, 13, 17, 18)] == [
+        [(1,)],
+        [(1,), (1, 2, 3)],
+        [(1,), (1, 2, 3)],
+        [(1,), (1, 2, 3), (1, 7, 8), (1, 2, 3, 7, 8)],
+    ]
+    with pytest.raises(DataError, match="at least 11"):
+        model._candidates(7, 10)
+    with pytest.raises(DataError, match="lags up to 8 need at least 18"):
+        wf.WideForecaster(own_lags=8)._candidates(7, 17)
 
 
 def test_many_columns_of_the_other_forecaster_name_this_one():

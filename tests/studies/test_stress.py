@@ -10,6 +10,7 @@ from studies.stress import __main__ as stress
 from studies.stress import models, mutations, workers
 from studies.stress.ledger import Found, Ledger
 from wishflow.errors import ModelFileError
+from wishflow.estimators.loading import REGISTRY
 from wishflow.files.model_file import read_model, write_model
 
 SECONDS = 600.0
@@ -76,6 +77,8 @@ def test_crashes_and_hangs_are_problems(program, what, monkeypatch, tmp_path):
 
 def test_models_of_all_estimators_are_mutated():
     assert {"gp", "flow", "two classes", "series", "panel", "latent", "released flow"} <= set(models.KINDS)
+    fitted = {name for maker in models.MAKERS.values() for name in maker.__code__.co_names}
+    assert set(REGISTRY) <= fitted
 
 
 # A fixed sample, other than the first tasks of the whole run.

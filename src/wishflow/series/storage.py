@@ -324,7 +324,7 @@ def _check_rows(header: dict[str, Any], name: str, arrays: dict[str, np.ndarray]
 def rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     """The forecaster a file describes."""
     check_file(header, arrays)
-    parameters = {name: parameter_of(value) for name, value in header["parameters"].items()}
+    parameters = options_of(header["parameters"])
     # Files of older versions are of fits without rows held back.
     forecaster = cls(**{"validation_fraction": 0, "calibrate": None, **parameters})
     forecaster.spec_, forecaster.training_ = specs.from_json(header["spec"]), specs.from_json(header["training"])
@@ -383,6 +383,11 @@ def _units(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.ndarray
 def _axis(header: dict[str, Any]) -> TimeAxis:
     """Files of older versions know no calendars of their own."""
     return TimeAxis(**{**header, "holidays": tuple(header.get("holidays", ()))})
+
+
+def options_of(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Options of a file, but for those that files do not hold: a refit must not start what a stranger wrote there."""
+    return {name: parameter_of(value) for name, value in parameters.items() if name not in NOT_STORED}
 
 
 def parameter_of(value: Any) -> Any:

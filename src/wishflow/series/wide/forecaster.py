@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -25,7 +27,7 @@ from ..forecaster import WishartForecaster
 from ..specs import chosen_lags
 from ..step_scores import counted_once
 from . import own
-from .factors import Loadings
+from .factors import Loadings, factor_names
 from .summary import summary_of
 
 AUTO = "auto"
@@ -64,7 +66,8 @@ class WideForecaster(ForecastFrames, BaseEstimator):
     factors_ : WishartForecaster
         The fitted forecaster of the factors.
     loadings_ : Loadings
-        Level `mean` and `scale` of each series, and the orthonormal loadings `V` of shape (D, R) in these units.
+        Level `mean` and `scale` of each series, the orthonormal loadings `V` of shape (D, R) in these units, and the
+        variance of each factor.
     own_ : OwnDynamics
         The auto-regressions of what is left: `lags`, `weights` and `variance`.
     own_periods_ : tuple of str
@@ -81,8 +84,12 @@ class WideForecaster(ForecastFrames, BaseEstimator):
         The last stamp seen; forecasts start after it.
     history_ : DataFrame
         Training of the factors' forecaster, one row for each iteration.
+    status_ : str
+        How training of the factors' forecaster ended, what was kept and why.
     model_ : DynamicsModel or LatentModel
         The model of the factors.
+    units_ : Units
+        Time axis and scales of the factors' forecaster.
     tail_ : DataFrame
         The last rows, which forecasts start from.
     seed_ : int
@@ -107,14 +114,17 @@ class WideForecaster(ForecastFrames, BaseEstimator):
     In scaled units a row is z = V f + (I − V Vᵀ) x. The factors f = Vᵀ z follow a `WishartForecaster`, with its lags,
     calendar, drift and noise. Each entry of x follows an auto-regression of its own with Gaussian noise. Given the
     past, the drift is of low rank plus diagonal, and the covariance is V Σ Vᵀ + (I − V Vᵀ) S (I − V Vᵀ) with the
-    covariance Σ of the factors and a diagonal S. No D × D matrix is formed: a draw takes O(D R), and so does a density.
+    covariance Σ of the factors and a diagonal S. No D × D matrix is formed: a draw takes O(D R), a density O(D R²).
 
     Loadings are principal components of the rows of `fit`. Columns are scaled so that what the factors leave of each
     has about the same variance; f and what is left are then nearly uncorrelated given the past. The model takes them
     as independent.
 
-    Missing values: factors of a row come from a regression on its other cells. Missing cells of what is left are at
-    their means given the past. A row in which too few cells are observed to tell the factors counts as missing.
+    Missing values: factors of a row come from a regression on its other cells. A factor that these do not tell is
+    missing in that row. Other factors, and cells, to which such factors may add more than a quarter of their variance
+    (of cells: of that of their noise) are missing too, and all others are used. A row without any of them counts as
+    missing, with a warning. Missing cells of what is left are at their means given the past, and the variances of what
+    follows grow with their number.
 
     Each series needs a regular grid of time stamps. Covariates, panels and scenarios (`given`) are not supported.
 
@@ -173,7 +183,8 @@ class WideForecaster(ForecastFrames, BaseEstimator):
         OptionError
             If an option has a value that is not known.
         DataError
-            If there are fewer than three series, `y` is a panel, or its stamps are irregular.
+            If there are fewer than three series, `y` is a panel, its stamps are irregular, it has too few rows, or too
+            few cells are observed to tell the factors.
         TrainingError
             If training of the factors' forecaster produces non-finite numbers from its very first step.
         """
@@ -185,25 +196,28 @@ class WideForecaster(ForecastFrames, BaseEstimator):
     def _fit(self, y: Any, X: Any, fh: Any) -> None:
         _refuse(X)
         panel = read(y, "y")
-        check_form(panel, is_panel=False)
+        _check_frame(panel)
         check_targets(panel, 1)
         self.seed_, self.fh_ = checks.fixed_seed(self.random_state), fh
         self.columns_, self.is_series_, self.is_panel_, self.name_ = panel.columns, False, False, None
-        inner, n_factors = self._inner(), self._n_factors(len(panel.columns))
+        inner = self._inner()
         index = panel.tables[ONLY].index
         axis = TimeAxis.of([index], inner.freq)
         rows = _on_grid(axis, panel, {}, inner.freq is not None)
+        n_factors = self._n_factors(len(panel.columns), len(rows.index))
         self.own_periods_ = eligible_periods([rows.index])
-        candidates = self._candidates(season_of([rows.index], self.own_periods_))
-        _require_rows(len(rows.index), max(map(max, candidates)))
+        candidates = self._candidates(season_of([rows.index], self.own_periods_), len(rows.index))
+        _check_spread(rows.values, panel.columns)
         self.loadings_ = Loadings.learnt(rows.values, n_factors, self.seed_)
         self.n_factors_ = self.loadings_.n_factors
         z = self.loadings_.forward(rows.values)
-        f, e = self.loadings_.parts(z)
+        f, e = self._parts(rows.values)
         left, whole = (np.nansum(np.where(np.isnan(e), np.nan, part) ** 2, axis=0) for part in (e, z))
         self.explained_ = float(np.mean(1.0 - left / np.maximum(whole, 1e-12)))
+        _require_factors(f)
         self.factors_ = inner.fit(self._factor_frame(f, rows.index))
-        self.own_ = own.fitted(e, self._inputs(rows.index), candidates)
+        found = own.fitted(e, self._inputs(rows.index), candidates)
+        self.own_ = dataclasses.replace(found, variance=self.loadings_.own_variance(found.variance))
         self.tail_ = self._last(pd.DataFrame(rows.values, rows.index.rename(panel.names[-1]), self.columns_))
 
     def _inner(self) -> WishartForecaster:
@@ -215,27 +229,24 @@ class WideForecaster(ForecastFrames, BaseEstimator):
             raise OptionError(f"forecaster={self.forecaster!r} given; expected a WishartForecaster, or None for one.")
         return clone(self.forecaster)
 
-    def _n_factors(self, n_columns: int) -> int | None:
-        if n_columns < 3:
-            raise DataError(
-                f"y has {n_columns} series; WideForecaster expects at least three, and is for many: use "
-                "WishartForecaster."
-            )
+    def _n_factors(self, n_columns: int, n_rows: int) -> int | None:
         if isinstance(self.n_factors, str) and self.n_factors == AUTO:
             return None
-        return checks.whole_number("n_factors", self.n_factors, 1, n_columns - 1)
+        return checks.whole_number("n_factors", self.n_factors, 1, min(n_columns - 1, n_rows // 2))
 
-    def _candidates(self, season: int | None) -> list[tuple[int, ...]]:
-        """Sets of lags that a series may have."""
+    def _candidates(self, season: int | None, n_rows: int) -> list[tuple[int, ...]]:
+        """Sets of lags that a series may have; of those to choose from, the ones that the rows are enough for."""
         if not (isinstance(self.own_lags, str) and self.own_lags == AUTO):
-            return [chosen_lags(checks.lags(self.own_lags))]
+            given = chosen_lags(checks.lags(self.own_lags))
+            _require_rows(n_rows, max(given))
+            return [given]
         short: list[tuple[int, ...]] = [(1,), (1, 2, 3)]
-        if season is None or season < 4:
-            return short
-        return [*short, *((*one, season, season + 1) for one in short)]
+        seasonal = [] if season is None or season < 4 else [(*one, season, season + 1) for one in short]
+        _require_rows(n_rows, 1)
+        return [one for one in (*short, *seasonal) if n_rows >= max(one) + LEAST_ROWS]
 
     def _factor_frame(self, f: Float[np.ndarray, "T R"], index: pd.Index) -> pd.DataFrame:
-        return pd.DataFrame(f, index, [f"factor {k + 1}" for k in range(f.shape[1])])
+        return pd.DataFrame(f, index, factor_names(f.shape[1]))
 
     def _inputs(self, index: pd.Index) -> Float[np.ndarray, "T U"]:
         """1 and harmonics of the calendar."""
@@ -260,6 +271,16 @@ class WideForecaster(ForecastFrames, BaseEstimator):
     def end_(self) -> Any:
         """The last stamp seen; forecasts start after it."""
         return self.tail_.index[-1]
+
+    @property
+    def status_(self) -> str:
+        """How training of the factors' forecaster ended, in words."""
+        return self.factors_.status_
+
+    @property
+    def units_(self) -> Any:  # type: ignore[override]
+        """Axis of time and scales of the factors' forecaster."""
+        return self.factors_.units_
 
     @property
     def history_(self) -> pd.DataFrame:
@@ -308,11 +329,11 @@ class WideForecaster(ForecastFrames, BaseEstimator):
         steps = self._steps(index)
         factors = self.factors_.forecast(index, n_draws=n_draws, random_state=seed)
         f = factors.samples.values
-        _, e = self._past()
+        e, ages = self._past()
         at = np.array(steps) - 1
-        mean, variance = (part[at] for part in self.own_.ahead(e, self._inputs(self._ahead(max(steps)))))
+        mean, variance = (part[at] for part in self.own_.ahead(e, self._inputs(self._ahead(max(steps))), ages))
         draws = np.empty((n_draws, len(steps), len(self.columns_)))
-        for rows, k, deviation in self.own_.deviations(noise_seed(seed, "own", self.end_), n_draws, steps):
+        for rows, k, deviation in self.own_.deviations(noise_seed(seed, "own", self.end_), n_draws, steps, ages):
             draws[rows, k] = self.loadings_.joined(f[rows, k], mean[k] + deviation)
 
         def log_density(y: np.ndarray) -> np.ndarray:
@@ -337,10 +358,10 @@ class WideForecaster(ForecastFrames, BaseEstimator):
             )
         return [int(n) for n in np.round(units)]
 
-    def _past(self) -> tuple[Float[np.ndarray, "T D"], Float[np.ndarray, "T D"]]:
-        """What the factors leave of the last rows: their means given the rows before, and the rows without holes."""
+    def _past(self) -> tuple[Float[np.ndarray, "T D"], Int[np.ndarray, " D"]]:
+        """What the factors leave of the last rows, holes at their means; and the missing cells at the end of each."""
         _, e = self.loadings_.parts(self.loadings_.forward(self.tail_.to_numpy()))
-        return self.own_.means(e, self._inputs(self.tail_.index))
+        return self.own_.means(e, self._inputs(self.tail_.index))[1], own.ages_of(e)[-1]
 
     # --- scores and further rows ---
 
@@ -357,9 +378,9 @@ class WideForecaster(ForecastFrames, BaseEstimator):
         Returns
         -------
         Series
-            A log density for each row, joint over the observed cells. NaN where a row has no past, or where too few
-            cells are observed to tell its factors. Where several rows share a step of `freq`, the last one has their
-            score and the others NaN.
+            A log density for each row, joint over the observed cells that are used (see Notes of the class). NaN where
+            a row has no past, or no such cell. Where several rows share a step of `freq`, the last one has their score
+            and the others NaN.
 
         Raises
         ------
@@ -380,11 +401,11 @@ class WideForecaster(ForecastFrames, BaseEstimator):
         goes_on = rows.index[0] > self.end_
         frame = pd.DataFrame(rows.values, rows.index, self.columns_)
         whole = self._merged(frame) if goes_on else frame
-        z = self.loadings_.forward(whole.to_numpy())
-        f, e = self.loadings_.parts(z)
+        f, e = self._parts(whole.to_numpy())
         means, _ = self.own_.means(e, self._inputs(whole.index))
-        scores = self.loadings_.left_log_density(e - means, self.own_.variance[None])
-        scores += self.loadings_.log_jacobian(whole.to_numpy())
+        variances = self.own_.variances(own.ages_of(e)[:-1])
+        scores = self.loadings_.left_log_density(e - means, variances, ~np.isnan(f))
+        scores += self.loadings_.log_jacobian(e)
         if not goes_on:
             scores[: self.own_.memory] = np.nan
         at = whole.index.get_indexer(rows.index)
@@ -393,9 +414,21 @@ class WideForecaster(ForecastFrames, BaseEstimator):
         return pd.Series(found, index=panel.tables[ONLY].index, name="log_prob")
 
     def _factor_scores(self, f: Float[np.ndarray, "T R"], index: pd.Index) -> Float[np.ndarray, " T"]:
-        """Log densities of the factors; NaN in rows without them."""
+        """Log densities of the factors that are known; 0 in rows without them."""
         scores = self.factors_.log_prob(self._factor_frame(f, index)).to_numpy()
-        return np.where(np.isnan(f).any(axis=1), np.nan, scores)
+        return np.where(np.isnan(f).all(axis=1), 0.0, scores)
+
+    def _parts(self, values: Float[np.ndarray, "T D"]) -> tuple[Float[np.ndarray, "T R"], Float[np.ndarray, "T D"]]:
+        """Factors of rows and what they leave; a warning where rows have cells that tell neither."""
+        f, e = self.loadings_.parts(self.loadings_.forward(values))
+        is_lost = ~np.isnan(values).all(axis=1) & np.isnan(e).all(axis=1)
+        if is_lost.any():
+            warnings.warn(
+                f"{is_lost.sum()} of {len(values)} rows have too few observed cells to tell the factors, and count as "
+                "missing; fewer factors (n_factors) need fewer cells.",
+                stacklevel=4,
+            )
+        return f, e
 
     def _read(self, y: Any, X: Any) -> Panel:
         check_is_fitted(self, "own_")
@@ -451,7 +484,7 @@ class WideForecaster(ForecastFrames, BaseEstimator):
         whole = self._merged(pd.DataFrame(rows.values, rows.index, self.columns_))
         # What lies before the last rows is forgotten.
         is_new = whole.index.isin(rows.index)
-        f, _ = self.loadings_.parts(self.loadings_.forward(whole.to_numpy()[is_new]))
+        f, _ = self._parts(whole.to_numpy()[is_new])
         factors = copy.copy(self.factors_)
         factors.update(self._factor_frame(f, whole.index[is_new]), update_params=update_params)
         self.factors_, self.tail_ = factors, self._last(whole)
@@ -498,6 +531,46 @@ def _refuse(X: Any, given: Any = None) -> None:
                 f"{name} is given; WideForecaster expects None: covariates and scenarios are options of "
                 "WishartForecaster."
             )
+
+
+def _check_frame(panel: Panel) -> None:
+    """One frame of at least three columns with plain names."""
+    if panel.is_panel:
+        raise DataError(
+            f"y is a panel of {len(panel.tables)} series; WideForecaster expects one frame with a column for each "
+            "series: join them side by side, or use WishartForecaster."
+        )
+    if isinstance(panel.columns, pd.MultiIndex):
+        raise DataError(
+            f"the columns of y have {panel.columns.nlevels} levels; expected one: join them, "
+            "y.columns = ['/'.join(map(str, name)) for name in y.columns]."
+        )
+    if len(panel.columns) in (1, 2):
+        raise DataError(
+            f"y has {len(panel.columns)} series; WideForecaster expects at least three, and is for many: use "
+            "WishartForecaster."
+        )
+
+
+def _check_spread(values: Float[np.ndarray, "T D"], columns: pd.Index) -> None:
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        sd = np.nanstd(values, axis=0)
+    is_number = np.isfinite(sd) & (sd > 0.0) & np.isfinite(1.0 / np.where(sd > 0.0, sd, 1.0))
+    if not is_number.all():
+        k = int(np.flatnonzero(~is_number)[0])
+        raise DataError(
+            f"the series {columns[k]!r} has values up to {np.nanmax(np.abs(values[:, k])):.1e}, whose variance is too "
+            "large or too small for a number; give it in other units."
+        )
+
+
+def _require_factors(f: Float[np.ndarray, "T R"]) -> None:
+    n_known = int((~np.isnan(f)).sum(axis=0).min())
+    if n_known < LEAST_ROWS:
+        raise DataError(
+            f"y has {n_known} rows whose observed cells tell all {f.shape[1]} factors; expected at least {LEAST_ROWS}: "
+            "give fewer factors (n_factors), or series that are observed in the same rows."
+        )
 
 
 def _require_rows(n_rows: int, memory: int) -> None:

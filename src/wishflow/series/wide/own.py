@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 # Part of the rows, the last ones, that choose lags and calendar, and the fewest rows for that.
 HELD = 0.1
@@ -17,6 +17,8 @@ SLACK = 0.01
 # Rows of the average series that count as rows of each: with little data of their own, series behave as the others.
 SHARED_ROWS = 20.0
 LEAST_VARIANCE = 1e-8
+# Rounds of a bisection that shrinks explosive dynamics until no root is outside the unit circle.
+N_HALVINGS = 20
 # Draws that are made together; the noise of a draw does not depend on how many there are.
 CHUNK = 100
 
@@ -57,25 +59,37 @@ class OwnDynamics:
         return means, rows
 
     def ahead(
-        self, past: Float[np.ndarray, "T D"], u: Float[np.ndarray, "H U"]
+        self, past: Float[np.ndarray, "T D"], u: Float[np.ndarray, "H U"], ages: Int[np.ndarray, " D"]
     ) -> tuple[Float[np.ndarray, "H D"], Float[np.ndarray, "H D"]]:
-        """Means and variances of the rows after `past`, which has no missing cells."""
+        """Means and variances of the rows after `past`, in which the last `ages` cells of each series are means."""
         n = len(past)
         path = np.concatenate([past, u @ self.weights[len(self.lags) :]])
-        responses = np.zeros((len(u), past.shape[1]))
         for h in range(len(u)):
             path[n + h] += sum(w * path[n + h - lag] for lag, w in self._used() if lag <= n + h)
-            responses[h] = 1.0 if h == 0 else sum(w * responses[h - lag] for lag, w in self._used() if lag <= h)
-        return path[n:], self.variance * np.cumsum(responses**2, axis=0)
+        return path[n:], self.variances(np.arange(len(u))[:, None] + ages)
+
+    def variances(self, ages: Int[np.ndarray, "T D"]) -> Float[np.ndarray, "T D"]:
+        """Variance of each cell, so many missing cells after the last one that was observed.
+
+        Exact where all lags before the hole were observed.
+        """
+        responses = np.zeros((1 + int(ages.max(initial=0)), ages.shape[1]))
+        responses[0] = 1.0
+        for h in range(1, len(responses)):
+            responses[h] = sum(w * responses[h - lag] for lag, w in self._used() if lag <= h)
+        return np.take_along_axis(self.variance * np.cumsum(responses**2, axis=0), ages, axis=0)
 
     def deviations(
-        self, seed: int, n_draws: int, steps: Sequence[int]
+        self, seed: int, n_draws: int, steps: Sequence[int], ages: Int[np.ndarray, " D"]
     ) -> Iterator[tuple[slice, int, Float[np.ndarray, "N D"]]]:
-        """Draws of paths minus their mean at some steps ahead: which draws, the place among the steps, and values."""
+        """Draws of paths minus their mean at some steps ahead: which draws, the place among the steps, and values.
+
+        The last `ages` cells of each series are missing, and deviate from their means too.
+        """
         sd = np.sqrt(self.variance)
         for k, first in enumerate(range(0, n_draws, CHUNK)):
-            rng, recent = np.random.default_rng([seed, k]), deque(maxlen=self.memory)  # type: ignore[var-annotated]
-            n = min(CHUNK, n_draws - first)
+            rng, n = np.random.default_rng([seed, k]), min(CHUNK, n_draws - first)
+            recent = self._missing(rng, n, ages)
             for h in range(1, max(steps) + 1):
                 now = sd * rng.standard_normal((CHUNK, len(sd)))[:n]
                 for lag, w in self._used():
@@ -84,6 +98,19 @@ class OwnDynamics:
                 recent.append(now)
                 if h in steps:
                     yield slice(first, first + n), steps.index(h), now
+
+    def _missing(self, rng: np.random.Generator, n: int, ages: Int[np.ndarray, " D"]) -> deque:
+        """Deviations of the last rows: those of missing cells at the end are drawn, others are 0."""
+        at, recent = np.flatnonzero(ages), deque(maxlen=self.memory)  # type: ignore[var-annotated]
+        sd = np.sqrt(self.variance[at])
+        for age in range(int(ages.max(initial=0)), 0, -1):
+            now = np.where(age <= ages[at], sd, 0.0) * rng.standard_normal((CHUNK, len(at)))[:n]
+            for lag, w in self._used():
+                if lag <= len(recent):
+                    now += w[at] * recent[-lag][:, at]
+            recent.append(np.zeros((n, len(ages))))
+            recent[-1][:, at] = now
+        return recent
 
     def _used(self) -> list[tuple[int, Float[np.ndarray, " D"]]]:
         return [(lag, w) for lag, w in zip(self.lags, self.of_lags, strict=True) if w.any()]
@@ -110,11 +137,47 @@ def fitted(
     for k, choice in enumerate(choices):
         if (chosen == k).any():
             weights[:, chosen == k] = whole.weights(np.array(choice))[:, chosen == k]
+    weights[:L] = _bounded(weights[:L], lags)
     n_used = np.count_nonzero(weights, axis=0)
     total = whole.error(weights) * whole.n
     shared = SHARED_ROWS * total.sum() / max(whole.n.sum(), 1.0)
     variance = (total + shared) / (np.maximum(whole.n - n_used, 0.0) + SHARED_ROWS)
     return OwnDynamics(lags, weights, np.maximum(variance, LEAST_VARIANCE))
+
+
+def _bounded(w: Float[np.ndarray, "L D"], lags: tuple[int, ...]) -> Float[np.ndarray, "L D"]:
+    """Weights whose paths do not explode: those of lag l times c^l, which multiplies all roots by c ≤ 1."""
+    explodes = ~is_stable(w, lags)
+    if not explodes.any():
+        return w
+    powers, some = np.array(lags)[:, None], w[:, explodes]
+    low, high = np.zeros(some.shape[1]), np.ones(some.shape[1])
+    for _ in range(N_HALVINGS):
+        middle = 0.5 * (low + high)
+        is_calm = is_stable(some * middle**powers, lags)
+        low, high = np.where(is_calm, middle, low), np.where(is_calm, high, middle)
+    found = w.copy()
+    found[:, explodes] = some * low**powers
+    return found
+
+
+def is_stable(w: Float[np.ndarray, "L D"], lags: tuple[int, ...]) -> Bool[np.ndarray, " D"]:
+    """Whether all roots lie inside the unit circle: all reflection coefficients are below 1 (Levinson, backwards)."""
+    a, is_inside = np.zeros((max(lags), w.shape[1])), np.ones(w.shape[1], bool)
+    a[np.array(lags) - 1] = w
+    for m in range(len(a) - 1, -1, -1):
+        is_inside &= np.abs(a[m]) < 1.0
+        k = np.where(is_inside, a[m], 0.0)
+        a[:m] = np.where(is_inside, (a[:m] + k * a[:m][::-1]) / (1.0 - k**2), 0.0)
+    return is_inside
+
+
+def ages_of(e: Float[np.ndarray, "T D"]) -> Int[np.ndarray, "T_1 D"]:
+    """How many cells are missing just before each row, in each series; at last, before the next row."""
+    ages = np.zeros((len(e) + 1, e.shape[1]), int)
+    for t, row in enumerate(e):
+        ages[t + 1] = np.where(np.isnan(row), ages[t] + 1, 0)
+    return ages
 
 
 @dataclasses.dataclass(frozen=True)
