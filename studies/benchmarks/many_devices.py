@@ -89,10 +89,14 @@ def compared(is_spread: bool = False, **changes: Any) -> dict[str, float]:
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=output("many_devices.json"))
-    options = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
     jax.config.update("jax_num_cpu_devices", N_DEVICES)  # before JAX computes anything
     runs = {}
     for name, changes in CASES.items():
