@@ -50,11 +50,16 @@ def test_scikit_learn_checks_with_small_settings(estimator, check, one_size):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("cls", [wf.SparseGPRegressor, wf.FlowRegressor, wf.FlowClassifier])
+@pytest.mark.parametrize(
+    "estimator",
+    # Flows are trained for less long than by default: `python -m studies.benchmarks.checks` has the defaults.
+    [wf.SparseGPRegressor(), wf.FlowRegressor(max_iter=100), wf.FlowClassifier(max_iter=100)],
+    ids=lambda estimator: type(estimator).__name__,
+)
 @pytest.mark.filterwarnings("ignore:training of model .* diverged:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-def test_scikit_learn_checks_with_defaults_and_no_expected_failure(cls):
-    results = check_estimator(cls(), on_fail="raise")
+def test_scikit_learn_checks_with_defaults_and_no_expected_failure(estimator):
+    results = check_estimator(estimator, on_fail="raise")
     assert {r["status"] for r in results} <= {"passed", "skipped"}
     # What scikit-learn itself skips needs packages or settings of the process that have nothing to do with us.
     assert {r["check_name"] for r in results if r["status"] == "skipped"} <= {"check_array_api_input"}
