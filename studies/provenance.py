@@ -20,6 +20,13 @@ from .paths import ROOT
 PACKAGES = ("wishflow", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "scikit-learn")
 
 
+# Programs by the names that they had when older results were made, and their present ones.
+MOVED = {
+    "python -m benchmarks.": "python -m studies.benchmarks.",
+    "python -m wishflow reproduce ": "python -m studies.",
+}
+
+
 def provenance() -> dict[str, object]:
     """What a result file says about its own making."""
     return {
@@ -40,9 +47,17 @@ def sources(results: Iterable[dict[str, Any]]) -> list[str]:
         made = result["provenance"]
         jax_version = made.get("versions", {}).get("jax", "unknown")
         commit = str(made.get("commit", "unknown"))[:12]
-        line = f"{made.get('command', 'unknown')}; commit {commit}; {made.get('device', 'unknown')}; jax {jax_version}"
+        typed, device = present_command(made.get("command", "unknown")), made.get("device", "unknown")
+        line = f"{typed}; commit {commit}; {device}; jax {jax_version}"
         counts[line] = counts.get(line, 0) + 1
     return [f"{line} ({n} {'cell' if n == 1 else 'cells'})" for line, n in counts.items()]
+
+
+def present_command(recorded: str) -> str:
+    """The command of a result, with the present name of its program."""
+    for old, new in MOVED.items():
+        recorded = recorded.replace(old, new)
+    return recorded
 
 
 def command() -> str:

@@ -19,7 +19,7 @@ print(f"device: {jax.default_backend()}")
 # ## Twelve bootstrap samples
 #
 # How much would the fit change with other data of the same kind? Draw the rows again with replacement, and fit each
-# sample. All estimators need the same options, and all data sets the same columns.
+# sample. All estimators need the same options but for the seed, and all data sets the same columns.
 
 # %%
 rng = np.random.default_rng(0)

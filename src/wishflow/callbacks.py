@@ -78,6 +78,8 @@ class ChunkEvent:
         Which of the models of `fit_many` the event is about.
     n_models : int, default=1
         How many models are trained together.
+    member_index : int, default=0
+        Which member of the model, where several share a `model_index`.
 
     Examples
     --------
@@ -95,6 +97,7 @@ class ChunkEvent:
     seconds: float
     model_index: int = 0
     n_models: int = 1
+    member_index: int = 0
 
 
 @runtime_checkable
@@ -271,7 +274,7 @@ class EarlyStop(Callback):
 
     patience: int = 10
     min_delta: float = 0.0
-    _progress: dict[int, tuple[float, int]] = dataclasses.field(
+    _progress: dict[tuple[int, int], tuple[float, int]] = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -291,9 +294,10 @@ class EarlyStop(Callback):
             )
         objective = float(np.mean(event.records["objective"]))
         # Before the first chunk there is no best one it could fail to beat: it starts the count at 0, not at 1.
-        best, waited = self._progress.get(event.model_index, (-np.inf, -1))
+        which = (event.model_index, event.member_index)
+        best, waited = self._progress.get(which, (-np.inf, -1))
         improved = objective > best + self.min_delta
-        self._progress[event.model_index] = (objective, 0) if improved else (best, waited + 1)
+        self._progress[which] = (objective, 0) if improved else (best, waited + 1)
         return not improved and waited + 1 >= self.patience
 
 

@@ -38,6 +38,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "WishartForecaster, plain": lambda: wf.WishartForecaster(**PLAIN),
     "WishartForecaster, latent": lambda: wf.WishartForecaster(latent_dim=1, **PLAIN),
     "WishartForecaster, lags": lambda: wf.WishartForecaster(lags=2, **PLAIN),
+    "WideForecaster": lambda: wf.WideForecaster(forecaster=wf.WishartForecaster(**PLAIN)),
 }
 
 
@@ -91,7 +92,7 @@ def outcome_of(name: str, case: Any) -> tuple[str | None, str]:
 
 def results(model: Any, case: Any) -> np.ndarray:
     """Numbers that a fitted model gives."""
-    if isinstance(model, wf.WishartForecaster):
+    if isinstance(model, (wf.WishartForecaster, wf.WideForecaster)):
         found = model.fit(case.y).forecast(N_AHEAD, n_draws=N_DRAWS)
         parts = [np.ravel(part.samples) for part in (found.values() if isinstance(found, dict) else [found])]
         return np.concatenate(parts)

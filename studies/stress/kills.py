@@ -130,10 +130,10 @@ class Finisher:
     def learnt(self, kind: str, folder: Path | None, out: Path) -> dict[str, np.ndarray] | None:
         """What a fit learns; None where it fails, and the next one has a new process."""
         out.unlink(missing_ok=True)
-        self.connection.send((kind, folder, out))
         try:
+            self.connection.send((kind, folder, out))
             is_done = self.connection.poll(WAIT_SECONDS) and self.connection.recv()
-        except EOFError:
+        except (EOFError, OSError):
             is_done = False
         if not is_done:
             self.process.kill()

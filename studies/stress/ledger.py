@@ -12,8 +12,8 @@ from wishflow.files.json import read_json, write_json_atomic
 from ..provenance import provenance
 
 SAVE_SECONDS = 20.0
-# Problems that are described, the first ones; the outcomes count all.
-MOST_DESCRIBED = 100
+# Characters of the description of a problem.
+MOST_CHARACTERS = 400
 
 
 @dataclasses.dataclass
@@ -71,9 +71,8 @@ class Ledger:
         self._describe(found)
 
     def _describe(self, found: Found) -> None:
-        room = max(0, MOST_DESCRIBED - len(self.problems))
         one = {"number": found.number, "outcomes": dict(found.outcomes)}
-        self.problems += [{**one, "what": what} for what in found.problems[:room]]
+        self.problems += [{**one, "what": what[:MOST_CHARACTERS]} for what in found.problems]
 
     def save(self) -> None:
         self.provenance = provenance()

@@ -220,7 +220,7 @@ def test_attributes_of_a_forecaster_are_those_that_are_known(files, tmp_path):
     assert "predict" not in vars(loaded) and loaded.predict(2).shape == (2, 2)
 
 
-@pytest.mark.parametrize("kind", ["series", "wide"])
+@pytest.mark.parametrize("kind", ["gp", "flow", "classifier", "series", "wide"])
 def test_what_files_do_not_hold_is_not_read_from_them(kind, files, tmp_path):
     """A refit would send rows to a backend, or write to a folder, that a stranger chose."""
     said = {"backend": "slurm", "checkpoint_dir": "/tmp/x", "backend_params": {"a": 1}, "callbacks": [1]}

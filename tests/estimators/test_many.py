@@ -422,18 +422,54 @@ def test_a_bounded_number_of_fits_trains_at_once(types_unchecked, monkeypatch):
         def on_chunk(self, event):
             events.append((event.model_index, event.n_models))
 
-    def train(fits, places, calls):
+    def train(fits, places, n_models, calls):
         seen.append(threading.active_count() - n_threads)
         for i in places:
-            calls.on_chunk(ChunkEvent("p", 1, 1, {}, 0.0, i, len(fits)))
+            calls.on_chunk(ChunkEvent("p", 1, 1, {}, 0.0, i, n_models))
             fits[i].outcome = Outcome(i, ("done",))
 
     monkeypatch.setattr(together, "MOST_AT_ONCE", 3)
     monkeypatch.setattr(together, "_train", train)
     monkeypatch.setattr(together, "_alike", lambda fits, waiting: [waiting])
     found = together.fitted_together([lambda fit, i=i: (i, fit.trained("a phase").models) for i in range(7)], Events())
-    assert found == [(i, i % 3) for i in range(7)] and seen == [3, 3, 1]
+    assert found == [(i, i) for i in range(7)] and seen == [3, 3, 1]
     assert events == [(i, 7) for i in range(7)]
+
+
+def test_members_in_a_mixed_call_stop_by_their_own_progress():
+    """Each has its own place in the events: a worse member beside a better one is none that gets worse."""
+    stopper = wf.callbacks.EarlyStop(patience=1)
+    part = together.PartOfRun(wf.callbacks.CallbackList(stopper), [4, 7], 9)
+    part.on_start("p", 30)
+    for step in range(3):
+        for i in range(6):  # two models of three members
+            event = ChunkEvent("p", step, 3, {"objective": np.full(2, step - 10.0 * i)}, 0.0, i, 6)
+            assert not part.on_chunk(event)
+
+
+def test_a_process_that_cannot_be_replaced_leaves_no_call_waiting(monkeypatch):
+    made = []
+
+    class Lost:
+        """Its process is gone, and there is no room for another one."""
+
+        def __init__(self, n, **options):
+            if made:
+                raise OSError(24, "Too many open files")
+            made.append(self)
+
+        def submit(self, *call):
+            raise concurrent.futures.BrokenExecutor("gone")
+
+        def shutdown(self, **options):
+            pass
+
+    monkeypatch.setattr("joblib.externals.loky.ProcessPoolExecutor", Lost)
+    pool = backends.LokyPool(1)
+    found = pool.submit(print, [(1,), (2,)])
+    concurrent.futures.wait(found, timeout=30)
+    assert [type(one.exception(0)) for one in found] == [OSError, OSError]
+    pool.close(True)
 
 
 def phase_of(i):

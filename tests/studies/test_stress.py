@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from studies.stress import __main__ as stress
-from studies.stress import models, mutations, workers
+from studies.stress import inputs, models, mutations, workers
 from studies.stress.ledger import Found, Ledger
 from wishflow.errors import ModelFileError
 from wishflow.estimators.loading import REGISTRY
@@ -81,11 +81,15 @@ def test_models_of_all_estimators_are_mutated():
     assert set(REGISTRY) <= fitted
 
 
+def test_all_estimators_get_odd_data():
+    assert {name.partition(",")[0] for name in inputs.MODELS} == set(REGISTRY)
+
+
 # A fixed sample, other than the first tasks of the whole run.
 SAMPLE = {
     "kills": [2],
     "disks": [0, 5],
-    "inputs": [1000, 1002, 1004],
+    "inputs": [999, 1002, 1003, 1007],
     "files": range(300),
     "checkpoints": range(16),
     "results": range(300),
@@ -93,6 +97,7 @@ SAMPLE = {
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(2 * SECONDS)
 @pytest.mark.parametrize("part", SAMPLE)
 def test_a_sample_holds_what_is_promised(part, monkeypatch, tmp_path):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(jax.config.jax_compilation_cache_dir or tmp_path / "cache"))

@@ -24,6 +24,9 @@ from wishflow.training.checkpoints import fingerprint
 
 SOURCE = str(Path(wf.__file__).parent.parent)
 
+# Fixtures start several processes, and count as part of the first test that needs them.
+pytestmark = pytest.mark.timeout(900)
+
 # Neither two nor eight devices divide batches of 51 rows, and 130 rows are no multiple of them.
 FIT = """
 import dataclasses, sys

@@ -18,6 +18,7 @@ from wishflow.regression import lbfgs
 from wishflow.regression import training as rows
 from wishflow.regression.training import train
 from wishflow.training.loop import advance, begin, end, is_over
+from wishflow.training.phases import AbstractStream
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 2))
@@ -44,11 +45,37 @@ def test_training_that_falls_ends_at_its_start():
             state, _, _ = advance(phase, state)
         moved = jax.tree.leaves(state.train.model)
         with pytest.warns(RuntimeWarning, match="learning_rate"):
-            ended = end(phase, state, start.train.model)
+            ended = end(phase, state, start.train)
     expected = jax.tree.leaves(start.train.model)
     assert not all(np.array_equal(a, b) for a, b in zip(moved, expected, strict=True))
     for a, b in zip(jax.tree.leaves(ended.models), expected, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+class HarderLater(AbstractStream):
+    """Rows whose numbers are three times as large after the first chunk."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def chunk(self, first):
+        return self.data if first == 0 else jax.tree.map(lambda leaf: 3.0 * leaf, self.data)
+
+
+def test_rows_of_files_that_are_harder_later_are_no_fall():
+    """Start and end are compared on the same rows: a model that hardly moves is not given up for its start."""
+    slow = dataclasses.replace(SMALL, max_iter=100, learning_rate=1e-6)
+    group = rows.Group.of([problem(training=slow)])
+    with computing(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        phase = rows.phases_of(group)[-1]
+        stream = dataclasses.replace(phase.items, data=HarderLater(phase.items.data))
+        phase = dataclasses.replace(phase, items=stream)
+        state = start = begin(phase, phase.start(rows.start_of(group)), (0,))
+        while not is_over(phase, state):
+            state, _, _ = advance(phase, state)
+        ended = end(phase, state, start.train)
+    assert ended.status == ("reached max_iter",)
 
 
 def test_an_ordinary_fit_is_silent():

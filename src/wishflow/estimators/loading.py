@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import specs
 from ..errors import ModelFileError, OptionError
-from ..files.model_file import read_model
+from ..files.model_file import NOT_STORED, read_model
 from ..numerics.devices import computing
 from ..regression.classifier import FlowClassifier
 from ..regression.regressors import FlowRegressor, SparseGPRegressor
@@ -83,7 +83,8 @@ def _rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) -
     if issubclass(cls, WideForecaster):
         return rebuilt_wide(cls, header, arrays)
     check_file(header, arrays)
-    estimator = cls(**{key: specs.from_json(value) for key, value in header["parameters"].items()})
+    stored = {key: value for key, value in header["parameters"].items() if key not in NOT_STORED}
+    estimator = cls(**{key: specs.from_json(value) for key, value in stored.items()})
     with computing():
         restore(estimator, header, arrays)
     return estimator

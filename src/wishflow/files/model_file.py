@@ -28,6 +28,8 @@ FORMAT_NAME = "wishflow-model"
 FORMAT_VERSION = 2
 # Version 1 is that of wishflow 0.1.
 READABLE_VERSIONS = (1, 2)
+# Options of estimators that belong to a computer, not to a model: files do not hold them, and none is read from them.
+NOT_STORED = ("callbacks", "checkpoint_dir", "backend", "backend_params")
 # The types that safetensors and NumPy share; a model of another type is refused when it is saved, not when it is read.
 _DTYPES = {
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),

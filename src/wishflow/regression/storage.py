@@ -17,7 +17,7 @@ from .. import specs
 from ..errors import ModelFileError
 from ..files.arrays import flatten_arrays, part_of, unflatten_arrays
 from ..files.json import plain
-from ..files.model_file import write_model
+from ..files.model_file import NOT_STORED, write_model
 from ..files.trust import (
     LARGEST,
     LARGEST_SCALE,
@@ -41,10 +41,8 @@ from . import flow, sparse_gp
 from .calibration import Calibration
 from .specs import FlowSpec, SparseGPSpec
 
-NOT_STORED = ("callbacks", "checkpoint_dir", "backend", "backend_params")
 OUT_OF_FOLD = ("oof_log_prob_", "oof_predictions_")
 PLAIN_ATTRIBUTES = ("n_features_in_", "n_iter_", "seed_", "status_", "is_multi_output_")
-
 
 # Names of arrays in files of format version 1, and what they are called since flows and series have one field.
 RENAMED = {

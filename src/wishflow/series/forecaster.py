@@ -111,8 +111,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         How the model is trained. "paper" has the paper's settings as far as they are known; use `objective="rollout"`
         with it. Options that are None come from the preset.
     max_iter : int, "auto" or None, default="auto"
-        The most iterations. "auto" is 200 where options are chosen by held-back rows, and the preset's number
-        elsewhere.
+        The most iterations. "auto" is one for every 10 rows, from 200 to 800, where options are chosen by held-back
+        rows (200 above 50 series), and the preset's number elsewhere.
     batch_size : int, optional
         Steps, or windows of rows, of a batch.
     learning_rate : float or callable, optional

@@ -15,7 +15,7 @@ from .. import specs
 from ..errors import ModelFileError
 from ..files.arrays import flatten_arrays, part_of, unflatten_arrays
 from ..files.json import plain
-from ..files.model_file import write_model
+from ..files.model_file import NOT_STORED, write_model
 from ..files.trust import (
     LARGEST,
     LARGEST_SCALE,
@@ -47,7 +47,6 @@ from .models import model_builder
 from .recalibration import HorizonScales
 from .specs import DynamicsSpec, chosen_lags
 
-NOT_STORED = ("callbacks", "checkpoint_dir", "backend", "backend_params")
 ATTRIBUTES = ("seed_", "n_iter_", "status_")
 # Arrays that are numbers everywhere, and those that parts of models are made of.
 FINITE = ("y_scaler.", "x_scaler.", "effect.", "calibration.", "drift.")

@@ -84,9 +84,10 @@ class LokyPool(AbstractPool):
             try:
                 future.set_result(self._submitted(place, call).result())
             except BaseException as error:  # Ctrl-C in a worker too: the caller hears of it, not this thread
-                if isinstance(error, futures.BrokenExecutor):
-                    self._replace(place)
                 future.set_exception(error)
+                if isinstance(error, futures.BrokenExecutor):
+                    with contextlib.suppress(OSError):  # then the next call finds the lost process, and says so
+                        self._replace(place)
 
     def _submitted(self, place: int, call: tuple) -> futures.Future:
         """The future of a call; a process that was lost while it had nothing to do is replaced first."""

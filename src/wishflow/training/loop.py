@@ -110,7 +110,7 @@ class StochasticPhase(AbstractPhase):
             kept.after_chunk(state)
             state = stopped(self, state, agreed(stop | kept.is_interrupted, self.steps.mesh))
         kept.at_end(state)
-        return end(self, state, start.train.model, journal.indices)
+        return end(self, state, start.train, journal.indices)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -256,14 +256,17 @@ def stopped(phase: StochasticPhase, state: PhaseState, stop: Bool[np.ndarray, " 
     return eqx.tree_at(lambda s: (s.position, s.status), state, (position, status))
 
 
-def end(phase: StochasticPhase, state: PhaseState, start: PyTree, indices: tuple[int, ...] = (0,)) -> Outcome:
-    """The models, or those that held-back rows chose, and how training ended; `start` are the models before it."""
+def end(phase: StochasticPhase, state: PhaseState, start: chunk.TrainState, indices: tuple[int, ...] = (0,)) -> Outcome:
+    """The models, or those that held-back rows chose, and how training ended; `start` is the state before it."""
     last = _objective(phase, state.train, int(state.done))
-    models, is_start = _last_good(phase, state, start, last)
+    if phase.items.is_streamed:  # other rows may be harder: start and end are compared on the same ones
+        state = dataclasses.replace(state, begin=_objective(phase, start, int(state.done)))
+    models, is_start = _last_good(phase, state, start.model, last)
     status = [STATUSES[i] for i in state.status]
     for i, (before, after) in _falls(phase, state, last).items():
         if status[i] == GAVE_UP:  # of which there was a warning
-            status[i] = GAVE_UP if not is_start[i] else GAVE_UP.replace("last good state", "start")
+            if is_start[i] and state.best is None:
+                status[i] = GAVE_UP.replace("last good state", "start")
             continue
         kept = "the start was kept" if is_start[i] else "the last good state was kept"
         kept = kept if state.best is None else "held-back rows chose the state"

@@ -109,9 +109,13 @@ class Items:
     n_rows: Real[np.ndarray, " K"]
     seeds: tuple[int, ...]
 
+    @property
+    def is_streamed(self) -> bool:
+        return isinstance(self.data, AbstractStream)
+
     def chunk(self, first: int) -> PyTree:
         """The data of a chunk of steps; all of them where they are in memory."""
-        return self.data.chunk(first) if isinstance(self.data, AbstractStream) else self.data
+        return self.data.chunk(first) if self.is_streamed else self.data
 
 
 def run_phases(phases: Sequence[AbstractPhase], models: PyTree, journal: Journal) -> Outcome:

@@ -45,8 +45,11 @@ class PartOfRun(Callback):
         self.calls.on_start(phase, n_steps)
 
     def on_chunk(self, event: ChunkEvent) -> bool:
-        place = self.places[event.model_index * len(self.places) // event.n_models]  # that of all members of a fit
-        return self.calls.on_chunk(dataclasses.replace(event, model_index=place, n_models=self.n_models))
+        i, member = divmod(event.model_index, max(1, event.n_models // len(self.places)))
+        place, n_models = self.places[i], self.n_models
+        return self.calls.on_chunk(
+            dataclasses.replace(event, model_index=place, n_models=n_models, member_index=member)
+        )
 
 
 class Ended(BaseException):
@@ -122,27 +125,25 @@ def fitted_together(functions: Sequence[Callable[[Fit], Any]], callbacks: Any = 
     found: list[Any] = []
     with computing(), CallbackList(callbacks) as calls:
         for first in range(0, len(functions), MOST_AT_ONCE):
-            group = functions[first : first + MOST_AT_ONCE]
-            part = PartOfRun(calls, range(first, first + len(group)), len(functions))
-            found += _fitted_at_once(group, CallbackList(part))
+            found += _fitted_at_once(functions, range(first, min(first + MOST_AT_ONCE, len(functions))), calls)
     return found
 
 
-def _fitted_at_once(functions: Sequence[Callable[[Fit], Any]], calls: CallbackList) -> list[Any]:
-    """The same with a thread for each of them."""
-    fits = [Fit(function) for function in functions]
+def _fitted_at_once(functions: Sequence[Callable[[Fit], Any]], places: range, calls: CallbackList) -> list[Any]:
+    """The same for some of them, with a thread for each."""
+    fits = {i: Fit(functions[i]) for i in places}
     try:
-        for fit in fits:
+        for fit in fits.values():
             _resumed(fit)
-        while waiting := [i for i, fit in enumerate(fits) if fit.request is not None]:
+        while waiting := [i for i, fit in fits.items() if fit.request is not None]:
             for alike in _alike(fits, waiting):
-                _train(fits, alike, calls)
+                _train(fits, alike, len(functions), calls)
             for i in waiting:
                 _resumed(fits[i])
     finally:
-        for fit in fits:
+        for fit in fits.values():
             fit.end()
-    return [fit.result for fit in fits]
+    return [fit.result for fit in fits.values()]
 
 
 def _resumed(fit: Fit) -> None:
@@ -152,11 +153,14 @@ def _resumed(fit: Fit) -> None:
         raise fit.error
 
 
-def _train(fits: Sequence[Fit], places: list[int], calls: CallbackList) -> None:
-    """Train the models of some fits as one phase; each fit gets its own records and its own outcome."""
+def _train(fits: dict[int, Fit], places: list[int], n_models: int, calls: CallbackList) -> None:
+    """Train the models of some fits as one phase; each fit gets its own records and its own outcome.
+
+    Warnings and events name the places of the fits among all of the run.
+    """
     requests = [request for i in places if (request := fits[i].request) is not None]
     phases, models, journals, quiet = zip(*requests, strict=True)
-    journal = Journal(calls, places, len(fits), journals[0].started)
+    journal = Journal(calls, places, n_models, journals[0].started)
     with warnings.catch_warnings():
         if all(quiet):
             warnings.simplefilter("ignore", RuntimeWarning)
@@ -213,7 +217,7 @@ def parts_of(outcome: Outcome, n_models: int) -> list[Outcome]:
     ]
 
 
-def _alike(fits: Sequence[Fit], waiting: list[int]) -> list[list[int]]:
+def _alike(fits: dict[int, Fit], waiting: list[int]) -> list[list[int]]:
     """Fits whose phases have equal shapes, schedules and steps."""
     groups: list[tuple[Any, list[int]]] = []
     for i in waiting:

@@ -215,7 +215,7 @@ def projection_table() -> str:
         traffic = 8 * (2 + work.n_posteriors) * work.n_inducing**2
         sums = 2 * traffic / LINK_BYTES + N_SUMS * LINK_SECONDS
         seconds = {"steps": n_steps * steps["works"][key]["step_ms"] / 1e3, "sums over GPUs": n_steps * sums}
-        seconds["reading, one process"] = MANY_ROWS / files["read"]["rows_per_cpu_second"]
+        seconds["reading, processors of one process"] = MANY_ROWS / files["read"]["rows_per_cpu_second"]
         rows[name] = {f"{part}, minutes": f"{value / 60:.1f}" for part, value in seconds.items()}
     return grid(f"one pass over {MANY_ROWS:.0e} rows on {N_GPUS} GPUs (projection)", rows)
 

@@ -8,6 +8,7 @@ from typing import Any
 from wishflow.files.json import read_json
 
 from ... import paths
+from ...provenance import present_command
 
 NOT_MEASURED = "Not measured yet."
 
@@ -37,4 +38,6 @@ def source_text(p: dict[str, Any]) -> str:
     """Command, commit, device and version of a result."""
     commit, *is_changed = p["commit"].split("-")
     changed = ", with changes" if is_changed else ""
-    return f"`{p['command']}`, commit {commit[:12]}{changed}, {p['device']}, jax {p['versions']['jax']}"
+    return (
+        f"`{present_command(p['command'])}`, commit {commit[:12]}{changed}, {p['device']}, jax {p['versions']['jax']}"
+    )
