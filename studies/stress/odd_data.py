@@ -44,6 +44,7 @@ class Hours:
 
     y: Any
     is_valid: bool
+    is_regular: bool
     words: str
 
 
@@ -229,4 +230,5 @@ def hours(draw: Any) -> Hours:
         is_valid = False  # its second part may be constant
     elif isinstance(y, pd.DataFrame) and y.shape[1] == 1 and draw(st.booleans()):
         y, form = y.iloc[:, 0], f"one series, {form}"
-    return Hours(y, bool(is_valid), f"{n} rows, {form} of {kinds}, holes: {hole}; stamps: {stamps}")
+    is_regular = "irregular" not in stamps or form == "array"
+    return Hours(y, bool(is_valid), is_regular, f"{n} rows, {form} of {kinds}, holes: {hole}; stamps: {stamps}")
