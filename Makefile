@@ -66,10 +66,10 @@ gallery: $(STAMP)
 	$(BIN)/python docs/gallery.py $(ARGS)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" --durations=20 $(ARGS)
 
 test-slow: $(STAMP)
-	WISHFLOW_TEST_TYPES=0 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m slow $(ARGS)
+	WISHFLOW_TEST_TYPES=0 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m slow --durations=60 $(ARGS)
 
 test-all: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)

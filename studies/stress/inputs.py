@@ -80,8 +80,7 @@ class Task:
 
 def outcome_of(name: str, case: Any) -> tuple[str | None, str]:
     """What must not be, if it was, and what was: a finite result, or an error of ours."""
-    # Common factors of irregular stamps are none that it knows.
-    is_valid = case.is_valid and (name != "WideForecaster" or case.is_regular)
+    is_valid = case.is_valid and (name != "WideForecaster" or suits_factors(case))
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -93,11 +92,17 @@ def outcome_of(name: str, case: Any) -> tuple[str | None, str]:
     return (None if np.isfinite(numbers).all() else "not finite"), "valid, fitted" if is_valid else "odd, fitted"
 
 
+def suits_factors(case: Any) -> bool:
+    """At least three series, on a grid."""
+    return bool(case.is_regular and np.ndim(case.y) == 2 and np.shape(case.y)[1] >= 3)
+
+
 def ahead(case: Any) -> Any:
     """Steps, or stamps where gaps differ: no step is known there."""
     if case.is_regular or not isinstance(case.y, (pd.DataFrame, pd.Series)):
         return N_AHEAD
-    return [case.y.index.max() + k * pd.Timedelta("1h") for k in range(1, N_AHEAD + 1)]
+    gap = case.y.index.to_series().diff().median()
+    return [case.y.index.max() + k * gap for k in range(1, N_AHEAD + 1)]
 
 
 def results(model: Any, case: Any) -> np.ndarray:

@@ -154,6 +154,9 @@ CHANGES = {
     "complex levels": (("wide",), retyped("loadings.mean")),
     "complex rows": (("wide",), retyped("tail.values")),
     "factors without variance": (("wide",), filled("loadings.variance", 0.0)),
+    "a posterior beyond all bounds": (("gp", "flow"), filled("model.output.posterior.sqrt.raw", 1e30)),
+    "no word about targets": (("gp", "flow"), lambda h, a: h["attributes"].pop("is_multi_output_")),
+    "a period more": (("series",), lambda h, a: h["periods"].append("week")),
     "a seed that is text": (("gp", "series"), lambda h, a: h["attributes"].update(seed_="x")),
 }
 # The files have some ten kilobytes.

@@ -10,7 +10,7 @@ from scipy.stats import kstest, norm
 from sklearn.preprocessing import FunctionTransformer, PowerTransformer
 
 import wishflow as wf
-from wishflow.errors import DataError
+from wishflow.errors import DataError, NumericalError
 from wishflow.files.model_file import read_model, write_model
 from wishflow.series.data.slopes import numeric_slope
 from wishflow.series.data.transforms import KNOT, NAMES, TRANSFORMS, square_root
@@ -249,6 +249,15 @@ def test_draws_without_a_value_are_an_error_that_names_the_transformer():
         model = wf.WishartForecaster(transform=box_cox, **SMALL).fit(y)
     with pytest.raises(DataError, match=r"draws of 'a' have no finite value.*PowerTransformer"):
         model.forecast(20, n_draws=300)
+
+
+@pytest.mark.filterwarnings("ignore:training of model .* diverged:RuntimeWarning")
+def test_paths_that_grow_beyond_all_numbers_are_an_error():
+    """An explosive series, forecast so far ahead that no number holds its values."""
+    y = pd.DataFrame({"a": np.exp(0.3 * np.arange(60.0))}, HOURS[:60])
+    options = {**SMALL, "validation_fraction": 0, "lags": 1, "transform": None}
+    with pytest.raises(NumericalError, match=r"not finite: paths grow.*limits=0"):
+        wf.WishartForecaster(**options).fit(y).forecast(20_000, n_draws=2)
 
 
 def test_a_transformer_that_cuts_is_named_at_once():

@@ -18,8 +18,8 @@ MOST_NESTED = 60
 USUAL_COUNT = 1000
 # Counts that no array is made of.
 OTHER_COUNTS = ("max_gap", "n_steps")
-# Parameters are of order one, in units of scaled data; far beyond that, exponentials and squares overflow.
-LARGEST = 1e30
+# Parameters are of order one, in units of scaled data; squares of those beyond overflow in float32.
+LARGEST = 1e15
 # Logarithms of variances beyond this overflow where they are squared.
 LARGEST_LOG = 300.0
 # The same for scales of data: sums of a few of them must not overflow.

@@ -278,6 +278,8 @@ def restore(estimator: Any, header: dict[str, Any], arrays: dict[str, np.ndarray
     _restore_names(estimator, header["names"], arrays)
     if hasattr(estimator, "classes_"):
         _check_classes(estimator)
+    else:
+        require(isinstance(getattr(estimator, "is_multi_output_", None), bool), "is_multi_output_ is no truth value")
     estimator.history_ = history_of_file(header, part_of(arrays, "history."))
 
 

@@ -34,7 +34,7 @@ from ..training.journal import history_of_file
 from ..wishart.specs import Wishart
 from ..wishart.wishart import n_outputs
 from .autoregressive import Start
-from .data.calendar import PERIODS, SEASONAL
+from .data.calendar import PERIODS, SEASONAL, harmonics
 from .data.frames import ONLY
 from .data.times import TimeAxis
 from .data.transforms import ColumnTransforms
@@ -303,8 +303,12 @@ def _check_steps(spec: DynamicsSpec) -> None:
 
 
 def _check_starts(forecaster: Any) -> None:
-    """Each series ends with a row that a forecast can start from."""
+    """Each series ends with a row that a forecast can start from, and has the covariates of its calendar."""
+    units = forecaster.units_
+    n_known = 0 if units.x_scaler is None else len(units.x_scaler.mean)
     for key, tail in forecaster.tails_.items():
+        n_columns = n_known + harmonics(tail.index[:1], units.periods).shape[1]
+        require(tail.covariates.shape[1] == n_columns, f"rows of {key!r} do not have {n_columns} covariates")
         require(forecaster.units_.of_series(key).ticks(tail), f"the last rows of {key!r} hold no value")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ...errors import DataError, OptionError
+from ...errors import DataError, NumericalError, OptionError
 from ...numerics.scaling import Scaler
 from ..specs import Lags, memory_of
 from ..windows import Series, Ticks, n_substeps, to_ticks
@@ -107,6 +107,12 @@ class Units:
 
     def draws(self, z: np.ndarray) -> np.ndarray:
         """Draws of the model in the units of y; a transformer must give each of them a value."""
+        if not np.isfinite(z).all():
+            raise NumericalError(
+                f"{int((~np.isfinite(z)).sum())} of {z.size} drawn values are not finite: paths grow beyond all "
+                "numbers before the end of the horizon, as those of a linear drift from few rows can. Ask for a nearer "
+                "one, keep paths near the data with limits=0, or fit to more rows."
+            )
         y = self.inverse(z)
         for d, choice in enumerate(self.transforms.choices):
             n_bad = int((np.isfinite(z[..., d]) & ~np.isfinite(y[..., d])).sum())
