@@ -80,7 +80,7 @@ class Task:
 
 def outcome_of(name: str, case: Any) -> tuple[str | None, str]:
     """What must not be, if it was, and what was: a finite result, or an error of ours."""
-    is_valid = case.is_valid and (name != "WideForecaster" or suits_factors(case))
+    is_valid = case.is_valid and suits(name, case)
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -92,9 +92,11 @@ def outcome_of(name: str, case: Any) -> tuple[str | None, str]:
     return (None if np.isfinite(numbers).all() else "not finite"), "valid, fitted" if is_valid else "odd, fitted"
 
 
-def suits_factors(case: Any) -> bool:
-    """At least three series, on a grid."""
-    return bool(case.is_regular and np.ndim(case.y) == 2 and np.shape(case.y)[1] >= 3)
+def suits(name: str, case: Any) -> bool:
+    """Lags above 1 need a grid, and common factors three series too."""
+    if name == "WideForecaster":
+        return bool(case.is_regular and np.ndim(case.y) == 2 and np.shape(case.y)[1] >= 3)
+    return name != "WishartForecaster, lags" or case.is_regular
 
 
 def ahead(case: Any) -> Any:

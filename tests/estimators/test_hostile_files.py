@@ -29,7 +29,8 @@ def files(gp, flow, classifier, tmp_path_factory):
     noise = np.random.default_rng(1).normal(size=(60, 6))
     rows = pd.DataFrame(SERIES[["a"]].to_numpy() + noise, TIMES.tz_localize("UTC"), list("abcdef"))
     wide = wf.WideForecaster(n_factors=1, own_lags=1, forecaster=inner).fit(rows)
-    models = {"gp": gp, "flow": flow, "classifier": classifier, "series": series, "wide": wide}
+    members = wf.SparseGPRegressor(n_inducing=5, max_iter=3, n_members=2).fit(noise[:, :1], noise[:, 1])
+    models = {"gp": gp, "flow": flow, "classifier": classifier, "members": members, "series": series, "wide": wide}
     for name, model in models.items():
         model.save(folder / name)
     return folder
@@ -155,6 +156,7 @@ CHANGES = {
     "complex rows": (("wide",), retyped("tail.values")),
     "factors without variance": (("wide",), filled("loadings.variance", 0.0)),
     "a posterior beyond all bounds": (("gp", "flow"), filled("model.output.posterior.sqrt.raw", 1e30)),
+    "a kind without members": (("members",), lambda h, a: h["members"][0].update(n_members=0)),
     "no word about targets": (("gp", "flow"), lambda h, a: h["attributes"].pop("is_multi_output_")),
     "a period more": (("series",), lambda h, a: h["periods"].append("week")),
     "a seed that is text": (("gp", "series"), lambda h, a: h["attributes"].update(seed_="x")),

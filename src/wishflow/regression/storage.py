@@ -232,6 +232,7 @@ def check_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     if "features" in names:
         text_list(names["features"], n_inputs, "names of inputs")
     check_weights([kind["weight"] for kind in kinds])
+    require(all(kind["n_members"] >= 1 for kind in kinds), "there is a kind without members")
     check_counts({"seed_": 0, "n_iter_": header["attributes"]["n_iter_"]}, arrays)
     check_seed(header["attributes"]["seed_"])
     n_steps = header["spec"].get("n_steps", 1)
