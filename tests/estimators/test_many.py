@@ -447,7 +447,8 @@ def test_members_in_a_mixed_call_stop_by_their_own_progress():
             assert not part.on_chunk(event)
 
 
-def test_a_process_that_cannot_be_replaced_leaves_no_call_waiting(monkeypatch):
+@pytest.mark.parametrize(("is_lost_before", "expected"), [(True, OSError), (False, concurrent.futures.BrokenExecutor)])
+def test_a_process_that_cannot_be_replaced_leaves_no_call_waiting(is_lost_before, expected, monkeypatch):
     made = []
 
     class Lost:
@@ -459,7 +460,12 @@ def test_a_process_that_cannot_be_replaced_leaves_no_call_waiting(monkeypatch):
             made.append(self)
 
         def submit(self, *call):
-            raise concurrent.futures.BrokenExecutor("gone")
+            gone = concurrent.futures.BrokenExecutor("gone")
+            if is_lost_before:
+                raise gone
+            found = concurrent.futures.Future()
+            found.set_exception(gone)
+            return found
 
         def shutdown(self, **options):
             pass
@@ -468,7 +474,7 @@ def test_a_process_that_cannot_be_replaced_leaves_no_call_waiting(monkeypatch):
     pool = backends.LokyPool(1)
     found = pool.submit(print, [(1,), (2,)])
     concurrent.futures.wait(found, timeout=30)
-    assert [type(one.exception(0)) for one in found] == [OSError, OSError]
+    assert [type(one.exception(0)) for one in found] == [expected, expected]
     pool.close(True)
 
 

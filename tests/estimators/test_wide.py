@@ -470,16 +470,16 @@ def test_what_is_not_supported_is_refused(fitted, y):
 
 def test_lags_to_choose_from_are_those_that_the_rows_are_enough_for():
     model = wf.WideForecaster()
-    assert [model._candidates(7, n) for n in (11, 13, 17, 18)] == [
+    assert [model._candidates(7, n) for n in (10, 12, 16, 17)] == [
         [(1,)],
         [(1,), (1, 2, 3)],
         [(1,), (1, 2, 3)],
         [(1,), (1, 2, 3), (1, 7, 8), (1, 2, 3, 7, 8)],
     ]
-    with pytest.raises(DataError, match="at least 11"):
-        model._candidates(7, 10)
-    with pytest.raises(DataError, match="lags up to 8 need at least 18"):
-        wf.WideForecaster(own_lags=8)._candidates(7, 17)
+    with pytest.raises(DataError, match="at least 10"):
+        model._candidates(7, 9)
+    with pytest.raises(DataError, match="lags up to 8 need at least 17"):
+        wf.WideForecaster(own_lags=8)._candidates(7, 16)
 
 
 def test_many_columns_of_the_other_forecaster_name_this_one():

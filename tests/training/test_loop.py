@@ -283,7 +283,7 @@ def test_the_state_between_chunks_is_one_tree_that_can_be_written_and_read(tmp_p
         for one in (state, again):
             while not is_over(phase, one):
                 one, _, _ = advance(phase, one)
-            ends.append(end(phase, one, first.train.model))
+            ends.append(end(phase, one, first.train))
     for a, b in zip(jax.tree.leaves(ends[0].models), jax.tree.leaves(ends[1].models), strict=True):
         np.testing.assert_array_equal(a, b)
     assert ends[0].status == ends[1].status == ("reached max_iter",)

@@ -41,6 +41,8 @@ from . import flow, sparse_gp
 from .calibration import Calibration
 from .specs import FlowSpec, SparseGPSpec
 
+# The largest entry of a row whose square would be zero.
+SMALLEST_ROW = 1e-150
 OUT_OF_FOLD = ("oof_log_prob_", "oof_predictions_")
 PLAIN_ATTRIBUTES = ("n_features_in_", "n_iter_", "seed_", "status_", "is_multi_output_")
 
@@ -221,6 +223,9 @@ def check_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         check_counts(part, arrays)
     check_finite(arrays, FINITE, LARGEST_SCALE)
     check_finite(arrays, PARAMETERS, LARGEST)
+    for name, array in arrays.items():
+        if name.endswith("scale.raw") and array.ndim == 2:  # L, whose rows are divided by their norms
+            require((np.abs(array).max(axis=-1, initial=0.0) > SMALLEST_ROW).all(), f"{name} has a row of zeros")
     n_inputs, n_targets = header["attributes"]["n_features_in_"], header["shapes"]["n_targets"]
     for name, n in (("x_scaler_", n_inputs), ("y_scaler_", n_targets)):
         mean, scale = arrays[f"{name}.mean"], arrays[f"{name}.scale"]

@@ -610,6 +610,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
             If `fh` is no horizon after the end of the data.
         DataError
             If `X` does not cover the horizon, or `given` has unknown columns or stamps.
+        NumericalError
+            If paths grow beyond all numbers before the end of the horizon.
 
         Warns
         -----

@@ -230,7 +230,9 @@ def advance(phase: StochasticPhase, state: PhaseState) -> tuple[PhaseState, dict
     train, is_stuck = with_jitter_that_works(train, n_models)
     weight = kl_weights(training, np.minimum(planned[:, -1], n_iter))
     # Smaller steps are to lead upwards: from where they lead down there is no way back to a good state.
-    is_stuck |= (share < 1.0) & has_fallen(phase, weight, state.begin, records, n)
+    # Rows of a stream are others than those of the start: `end` compares there.
+    if not phase.items.is_streamed:
+        is_stuck |= (share < 1.0) & has_fallen(phase, weight, state.begin, records, n)
     is_stuck &= state.position < phase.last - ROUNDING
     tries_again = is_stuck & state.trouble.may_try_again
     if is_stuck.any():

@@ -48,7 +48,7 @@ class PartOfRun(Callback):
         i, member = divmod(event.model_index, max(1, event.n_models // len(self.places)))
         place, n_models = self.places[i], self.n_models
         return self.calls.on_chunk(
-            dataclasses.replace(event, model_index=place, n_models=n_models, member_index=member)
+            dataclasses.replace(event, model_index=place, n_models=n_models, member_index=member or event.member_index)
         )
 
 

@@ -32,7 +32,7 @@ from .summary import summary_of
 
 AUTO = "auto"
 # Rows beyond the longest lag that a fit needs.
-LEAST_ROWS = 10
+LEAST_ROWS = 9
 # The longest gap of the stamps that is filled with missing rows, in steps.
 LONGEST_GAP = 10_000
 # Rows that forecasts start from: so many times the memory of the series' own dynamics, and at least so many.
