@@ -342,7 +342,8 @@ def _records(columns: Any, arrays: dict[str, np.ndarray], phase: str, n_models: 
     found = []
     for i in range(n_models):
         own = part_of(arrays, f"{i}.")
-        if not isinstance(columns, list) or sorted(own) != sorted(columns) or len({len(a) for a in own.values()}) > 1:
+        is_list = isinstance(columns, list) and all(isinstance(name, str) for name in columns)
+        if not is_list or sorted(own) != sorted(columns) or len({a.shape[:1] or None for a in own.values()}) > 1:
             raise ModelFileError("its records do not fit each other")
         found.append({"phase": phase, **{name: own[name] for name in columns}})
     return found
