@@ -107,14 +107,14 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
+    about = {"device": str(jax.devices()[0].device_kind), "is_together": on_accelerator(), "limit": LIMIT}
     found = {}
     for name, case in CASES.items():
         small = {**case, "n_inducing": 5, "max_iter": 40}
         found[name] = run(small, 3, 2, 80) if options.quick else run(case, N_MODELS, N_ALONE, N_ROWS)
         print(name, found[name], flush=True)
-    about = {"device": str(jax.devices()[0].device_kind), "is_together": on_accelerator(), "limit": LIMIT}
-    if not options.quick:
-        write_json_atomic(options.output, {"runs": found, **about, "provenance": provenance()})
+        if not options.quick:
+            write_json_atomic(options.output, {"runs": found, **about, "provenance": provenance()})
 
 
 if __name__ == "__main__":
