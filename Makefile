@@ -66,13 +66,13 @@ gallery: $(STAMP)
 	$(BIN)/python docs/gallery.py $(ARGS)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" --durations=20 $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --max-worker-restart=0 -m "not slow" --durations=20 $(ARGS)
 
 test-slow: $(STAMP)
-	WISHFLOW_TEST_TYPES=0 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m slow --durations=60 $(ARGS)
+	WISHFLOW_TEST_TYPES=0 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --max-worker-restart=0 -m slow --durations=60 $(ARGS)
 
 test-all: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --max-worker-restart=0 $(ARGS)
 
 # The lowest versions that pyproject.toml allows, resolved by uv, in an environment of its own. What old versions of
 # libraries find deprecated in newer ones is not ours to mend.
@@ -81,7 +81,7 @@ test-lowest:
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
 	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct -e ".[dev]"
 	JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.jax_cache_lowest WISHFLOW_TEST_CACHE=$(CURDIR)/.jax_cache_lowest \
-		.venv-lowest/bin/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" -W ignore::DeprecationWarning $(ARGS)
+		.venv-lowest/bin/python -m pytest -n $(WORKERS) --dist loadfile --max-worker-restart=0 -m "not slow" -W ignore::DeprecationWarning $(ARGS)
 
 bench: $(STAMP)
 	$(BIN)/python -m studies.benchmarks.speed $(ARGS)

@@ -1,6 +1,7 @@
 """Every test runs in the library's own numerical context; compiled programs are kept. Types and shapes are checked."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import jax
@@ -14,6 +15,10 @@ if os.environ.get("WISHFLOW_TEST_TYPES", "1") == "1":
     jaxtyping.install_import_hook("wishflow", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
 import wishflow.numerics.devices as runtime
+
+# `ray.init` connects to the cluster that was started last on this machine, which may be that of another worker's test.
+RAY_FOLDER = tempfile.TemporaryDirectory(prefix="wf")
+os.environ["RAY_TMPDIR"] = RAY_FOLDER.name
 
 runtime.enable_compilation_cache(os.environ.get("WISHFLOW_TEST_CACHE", Path(__file__).parent.parent / ".jax_cache"))
 # Small programs too: there are thousands of them, and a program takes milliseconds to read.

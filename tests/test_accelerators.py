@@ -14,7 +14,7 @@ from wishflow.inducing import InducingBasis, SparseGP, joined_moments
 from wishflow.inducing.natural import natural_step
 from wishflow.kernels import RBF, Matern32, Matern52, stationary
 from wishflow.numerics import devices as runtime
-from wishflow.numerics import linalg, platform
+from wishflow.numerics import entries, linalg, platform
 from wishflow.regression.objectives import negative_objective
 from wishflow.regression.steps import RowSteps
 from wishflow.series.latent_objectives import negative_filter_objective
@@ -137,6 +137,31 @@ def test_factorisations_in_one_call_are_the_same(diffusion, is_alike, key, prete
     sites = jax.eval_shape(lambda model: negative_objective(model, batch, key, has_sites=True)[1][1], model)
     assert sites.inverse is not None
     assert_same(quick_jit(lambda model: jax.value_and_grad(objective, has_aux=True)(model))(model), plain)
+
+
+@pytest.mark.parametrize("tails", [None, 5.0])
+@pytest.mark.parametrize("dim, nu", [(1, 1), (3, 1), (4, 4), (5, 2), (2, 6)])
+def test_densities_by_entries_are_those_of_matrices(dim, nu, tails):
+    rng = np.random.default_rng(nu)
+    r, F, white = rng.normal(size=(7, dim)), rng.normal(size=(7, dim, nu)), np.exp(rng.normal(size=(7, dim)))
+    arguments = tuple(jnp.asarray(x) for x in (r, F, 1e-3 * white))
+
+    def by_entries(r, F, white):
+        return entries.low_rank_log_density(
+            entries.last_axis(r), entries.entries_of(F), entries.last_axis(white), tails
+        )
+
+    def with_gradient(density):
+        return quick_jit(jax.value_and_grad(lambda *a: jnp.sum(jnp.cos(density(*a))), argnums=(0, 1, 2)))(*arguments)
+
+    assert_same(with_gradient(by_entries), with_gradient(lambda *a: linalg.low_rank_log_density(*a, tails)))
+
+
+@pytest.mark.parametrize("name", WISHARTS)
+def test_entries_of_a_factor_are_its_entries(name, key):
+    here = make_flow(name).field.in_parts().at(points(5, 4))
+    rows = here.factor_entries(key)
+    np.testing.assert_allclose(jnp.stack([jnp.stack(row, -1) for row in rows], -2), here.factor(key), rtol=1e-6)
 
 
 @pytest.mark.slow

@@ -211,6 +211,15 @@ def test_an_empty_array_raises_no_limit():
     check_counts({"n_inducing": 10**6}, {"full": np.zeros(10**6, bool)})
 
 
+@pytest.mark.parametrize("shape", [(10**9, 0), (0, 10**9)])
+def test_empty_arrays_of_great_length_are_refused_before_anything_is_done_with_them(shape, tmp_path):
+    write_model(tmp_path / "model", {}, {"empty": np.zeros(shape), "other": np.zeros(3)})
+    with pytest.raises(ModelFileError, match="no entries"):
+        read_model(tmp_path / "model")
+    write_model(tmp_path / "model", {}, {"empty": np.zeros((3, 0))})
+    assert read_model(tmp_path / "model")[1]["empty"].shape == (3, 0)
+
+
 @pytest.mark.parametrize(
     "fields", [{"max_gap": float("inf")}, {"max_gap": "x"}, {"lags": (1.0, 2)}, {"kernel": "rbf"}, {"step": True}]
 )

@@ -21,7 +21,7 @@ import safetensors.numpy
 
 from ..errors import ModelFileError
 from .json import plain
-from .trust import check_depth
+from .trust import check_depth, check_empty
 from .writing import write_bytes_atomic
 
 FORMAT_NAME = "wishflow-model"
@@ -74,6 +74,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
         )
     header = _parse_header(path, text)
     _check_same_version(path, metadata["format_version"], header)
+    check_empty(arrays)
     return header, arrays
 
 

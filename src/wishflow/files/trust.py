@@ -37,10 +37,22 @@ def check_depth(value: Any, most: int = MOST_NESTED) -> None:
     raise ModelFileError(f"the header has lists or objects inside each other, deeper than {most} levels; {REMEDY}")
 
 
+def longest_of(arrays: Mapping[str, np.ndarray]) -> int:
+    """The most that a count or a length may be. An empty array may have any length, and takes no room in the file."""
+    return max([USUAL_COUNT, *(n for array in arrays.values() for n in array.shape if array.size)])
+
+
+def check_empty(arrays: Mapping[str, np.ndarray]) -> None:
+    """Refuse empty arrays longer than all others: a sum over an axis of no entries would make an array of the rest."""
+    longest = longest_of(arrays)
+    for name, array in arrays.items():
+        if max(array.shape, default=0) > longest:
+            raise ModelFileError(f"the array {name!r} has shape {array.shape} and no entries; {REMEDY}")
+
+
 def check_counts(said: Any, arrays: Mapping[str, np.ndarray], name: str = "header") -> None:
     """Refuse counts beyond the lengths of the arrays in the file: arrays would be made of them."""
-    # An empty array may have any length, and takes no room in the file.
-    longest = max([USUAL_COUNT, *(n for array in arrays.values() for n in array.shape if array.size)])
+    longest = longest_of(arrays)
     stack: list[tuple[str, Any]] = [(name, said)]
     while stack:
         where, value = stack.pop()

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
+from ..numerics import entries
 from ..numerics.linalg import low_rank_log_density
 from ..training.objective import over_paths, weighted
 from ..training.specs import TrainingSpec
@@ -93,12 +94,16 @@ def _transition_fit(
     white = (here.white_over(h) if sds is None else h * here.white).astype(exact)
     tails = None if here.tails is None else here.tails.astype(exact)
 
+    is_written_out = entries.are_written_out(*jax.eval_shape(here.factor, key).shape[1:])
+
     def one(k: PRNGKeyArray) -> Float[Array, " B"]:
-        F = jnp.sqrt(h)[..., None] * here.factor(k).astype(exact)
         error = residual
         if sds is not None:
             error = residual - h * sds * jax.random.normal(jax.random.fold_in(k, 1), residual.shape, exact)
-        return low_rank_log_density(error, F, white, tails)
+        if is_written_out:
+            F = [[jnp.sqrt(batch.h) * entry.astype(exact) for entry in row] for row in here.factor_entries(k)]
+            return entries.low_rank_log_density(entries.last_axis(error), F, entries.last_axis(white), tails)
+        return low_rank_log_density(error, jnp.sqrt(h)[..., None] * here.factor(k).astype(exact), white, tails)
 
     log_density = jax.vmap(one)(jax.random.split(key, n_samples))
     by_row, _ = over_paths(log_density, average)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
+from ..numerics.entries import Entries, entries_of
 from ..numerics.random import standard_normals
 from ..numerics.tails import Tails
 
@@ -35,6 +36,10 @@ class FieldValues(eqx.Module):
     @abc.abstractmethod
     def factor(self, key: PRNGKeyArray) -> Float[Array, "N D nu"]:
         """A draw of the factor σ with σσᵀ = Σ − Λ."""
+
+    def factor_entries(self, key: PRNGKeyArray) -> Entries:
+        """The entries of `factor`."""
+        return entries_of(self.factor(key))
 
     @property
     @abc.abstractmethod

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from ..inducing import InducingBasis, JoinedPosterior, PreparedBasis, rotated
 from ..numerics import platform
+from ..numerics.entries import Entries, inner
 from ..numerics.linalg import thin_product
 from ..numerics.parameters import Positive, Scaled
 from ..numerics.random import standard_normals
@@ -120,6 +121,17 @@ class Coefficients(DrivenValues):
         n, rank, _ = self.means.shape
         epsilon = standard_normals(key, (n, rank, self.dof), self.drift.dtype)
         return jnp.einsum("dr,nrv->ndv", self.scale, self.means + safe_sqrt(self.variances) * epsilon)
+
+    def factor_entries(self, key: PRNGKeyArray) -> Entries:
+        """The same draw as that of `factor`."""
+        n, rank, _ = self.means.shape
+        if not rank:
+            return super().factor_entries(key)
+        epsilon = standard_normals(key, (n, rank, self.dof), self.drift.dtype)
+        # Rows last: those of an entry are one after another in memory.
+        J = jnp.moveaxis(self.means + safe_sqrt(self.variances) * epsilon, 0, -1)
+        columns = [list(J[:, v]) for v in range(self.dof)]
+        return [[inner(list(row), column) for column in columns] for row in self.scale]
 
     @property
     def white(self) -> Float[Array, "N D"]:
