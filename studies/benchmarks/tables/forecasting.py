@@ -13,6 +13,7 @@ from ...report import markdown_table
 from ..forecasts import BASELINES, OURS, paired_block_error
 from ..irregular import BAR
 from ..irregular import BASELINES as LAWS
+from ..wide import ON_GPU
 from ..wide import OURS as WIDE
 from .text import NOT_MEASURED, grid, result, source_of
 
@@ -87,7 +88,7 @@ def wide_table() -> str:
     if found is None:
         return NOT_MEASURED
     rows = {
-        f"`{label}`" if label == WIDE else label: {
+        label.replace(WIDE, f"`{WIDE}`"): {
             "CRPS, all series": _numbers(cell["crps"]) if "crps" in cell else "–",
             "80 % intervals cover": _numbers(cell["coverage"], ".2f") if "coverage" in cell else "–",
             "CRPS, every tenth": _numbers(cell["some"]["crps"]),
@@ -107,6 +108,11 @@ def wide_table() -> str:
         f"{ours['forecast_seconds']:.2f} s.",
         "Seconds of the others include forecasts, and those of AutoETS are for 50 series. Other programs used the",
         f"processors too. A process that holds the data alone has {ours['start_mib']:.0f} MiB.",
+        *(
+            [f"The GPU is an {found[ON_GPU]['provenance']['device'].removesuffix(' (gpu)')}."]
+            if ON_GPU in found
+            else []
+        ),
     ]
     return (
         f"{grid('forecaster', rows)}\n\n{' '.join(said)}\n\nSource: {source}, {ours['provenance']['cpu_count']} cores."
