@@ -114,9 +114,7 @@ def wide_table() -> str:
             else []
         ),
     ]
-    return (
-        f"{grid('forecaster', rows)}\n\n{' '.join(said)}\n\nSource: {source}, {ours['provenance']['cpu_count']} cores."
-    )
+    return f"{grid('forecaster', rows)}\n\n{' '.join(filter(None, said))}\n\nSource: {source}, {ours['provenance']['cpu_count']} cores."
 
 
 def _differences(first: np.ndarray, second: np.ndarray) -> list[tuple[float, tuple[np.ndarray, np.ndarray]]]:
