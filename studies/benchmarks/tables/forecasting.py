@@ -114,7 +114,8 @@ def wide_table() -> str:
             else []
         ),
     ]
-    return f"{grid('forecaster', rows)}\n\n{' '.join(filter(None, said))}\n\nSource: {source}, {ours['provenance']['cpu_count']} cores."
+    cores = ours["provenance"]["cpu_count"]
+    return f"{grid('forecaster', rows)}\n\n{' '.join(filter(None, said))}\n\nSource: {source}, {cores} cores."
 
 
 def _differences(first: np.ndarray, second: np.ndarray) -> list[tuple[float, tuple[np.ndarray, np.ndarray]]]:
