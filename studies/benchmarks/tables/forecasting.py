@@ -108,11 +108,7 @@ def wide_table() -> str:
         f"{ours['forecast_seconds']:.2f} s.",
         "Seconds of the others include forecasts, and those of AutoETS are for 50 series. Other programs used the",
         f"processors too. A process that holds the data alone has {ours['start_mib']:.0f} MiB.",
-        *(
-            [f"The GPU is an {found[ON_GPU]['provenance']['device'].removesuffix(' (gpu)')}."]
-            if ON_GPU in found
-            else []
-        ),
+        f"The GPU: {found[ON_GPU]['provenance']['device']}." if ON_GPU in found else "",
     ]
     cores = ours["provenance"]["cpu_count"]
     return f"{grid('forecaster', rows)}\n\n{' '.join(filter(None, said))}\n\nSource: {source}, {cores} cores."
