@@ -65,14 +65,31 @@ docs: $(VENV)/.installed-docs
 gallery: $(STAMP)
 	$(BIN)/python docs/gallery.py $(ARGS)
 
+# A worker that is lost ends the run: with another in its place the rest of its file would be waited for in vain.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --max-worker-restart=0
+
+# In these tests types and shapes are checked at every call, which takes as long as the rest of a test. In all tests they
+# are by `make test-all`, and by `make test` where ARGS say what to run.
+TYPED := agreement reference estimators/test_forecaster.py estimators/test_regressors.py training/test_loop.py \
+	$(patsubst %,test_%.py,accelerators annotations dynamics evidence fields filtering inducing kernels latent likelihoods linalg \
+	linear_gaussian metrics models noise objectives parameters sdes solver)
+TYPED := $(addprefix tests/,$(TYPED))
+
 test: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --max-worker-restart=0 -m "not slow" --durations=20 $(ARGS)
+ifeq ($(strip $(ARGS)),)
+	@status=0; set -x; \
+	$(PYTEST) -m "not slow" --durations=20 $(TYPED) || status=$$?; \
+	WISHFLOW_TEST_TYPES=0 $(PYTEST) -m "not slow" --durations=20 $(addprefix --ignore=,$(TYPED)) || status=$$?; \
+	exit $$status
+else
+	$(PYTEST) -m "not slow" $(ARGS)
+endif
 
 test-slow: $(STAMP)
-	WISHFLOW_TEST_TYPES=0 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --max-worker-restart=0 -m slow --durations=60 $(ARGS)
+	WISHFLOW_TEST_TYPES=0 $(PYTEST) -m slow --durations=60 $(ARGS)
 
 test-all: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --max-worker-restart=0 $(ARGS)
+	$(PYTEST) $(ARGS)
 
 # The lowest versions that pyproject.toml allows, resolved by uv, in an environment of its own. What old versions of
 # libraries find deprecated in newer ones is not ours to mend.

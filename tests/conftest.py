@@ -1,4 +1,4 @@
-"""Every test runs in the library's own numerical context; compiled programs are kept. Types and shapes are checked."""
+"""Every test runs in the numerical context of the library; compiled programs are kept. Types can be checked."""
 
 import os
 import tempfile
@@ -10,19 +10,35 @@ import pytest
 
 # Before wishflow is first imported, and here rather than in the options of pytest: a plugin would read those of
 # pyproject.toml in the main process alone, not in the workers of xdist. As for mypy, an int is a float too.
-# Checks take as much time as the rest of a test: `make test-slow`, which runs the same code for longer, has none.
+# Checks take as much time as the rest of a test; the Makefile says which tests have them.
 if os.environ.get("WISHFLOW_TEST_TYPES", "1") == "1":
     jaxtyping.install_import_hook("wishflow", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
 import wishflow.numerics.devices as runtime
 
 # `ray.init` connects to the cluster that was started last on this machine, which may be that of another worker's test.
-RAY_FOLDER = tempfile.TemporaryDirectory(prefix="wf")
+# Sockets lie in it, whose paths must be short.
+RAY_FOLDER = tempfile.TemporaryDirectory(prefix="wf", dir="/tmp" if os.path.isdir("/tmp") else None)
 os.environ["RAY_TMPDIR"] = RAY_FOLDER.name
 
 runtime.enable_compilation_cache(os.environ.get("WISHFLOW_TEST_CACHE", Path(__file__).parent.parent / ".jax_cache"))
 # Small programs too: there are thousands of them, and a program takes milliseconds to read.
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+# Workers that were lost, as xdist says. One that had no test yet would be no failure.
+LOST = []
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    if error:
+        LOST.append(str(error))
+
+
+def pytest_sessionfinish(session, exitstatus):
+    if LOST and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
 
 @pytest.fixture(autouse=True)

@@ -21,6 +21,7 @@ from wishflow.series.latent_objectives import negative_filter_objective
 from wishflow.series.objectives import negative_transition_objective
 from wishflow.series.specs import Latent
 from wishflow.series.steps import SeriesSteps
+from wishflow.wishart.specs import Wishart
 
 LONG = platform.UNROLLED_STEPS + 1
 
@@ -137,6 +138,25 @@ def test_factorisations_in_one_call_are_the_same(diffusion, is_alike, key, prete
     sites = jax.eval_shape(lambda model: negative_objective(model, batch, key, has_sites=True)[1][1], model)
     assert sites.inverse is not None
     assert_same(quick_jit(lambda model: jax.value_and_grad(objective, has_aux=True)(model))(model), plain)
+
+
+@pytest.mark.parametrize(
+    ("options", "average"),
+    [
+        ({"diffusion": Wishart(rank=2, columns="shared")}, "density"),
+        ({"diffusion": Wishart(rank=2, columns="independent")}, "log"),
+    ],
+)
+def test_transitions_of_a_series_cost_the_same(options, average, key, pretend):
+    model, batch = series_problem(**options)
+    batch = eqx.tree_at(lambda b: b.windows, batch, None, is_leaf=lambda x: x is None)
+
+    def objective(model):
+        return negative_transition_objective(model, batch, key, n_samples=3, average=average)[0]
+
+    plain = quick_jit(lambda model: jax.value_and_grad(objective)(model))(model)
+    pretend()
+    assert_same(quick_jit(lambda model: jax.value_and_grad(objective)(model))(model), plain)
 
 
 @pytest.mark.parametrize("tails", [None, 5.0])

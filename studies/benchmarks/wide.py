@@ -31,7 +31,6 @@ import pandas as pd
 import wishflow as wf
 from wishflow.files.json import write_json_atomic
 from wishflow.metrics import crps_gaussian, crps_samples
-from wishflow.numerics.platform import on_accelerator
 from wishflow.series.choosing import eligible_periods
 from wishflow.series.data.calendar import harmonics
 
@@ -193,6 +192,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=RESULTS / "wide.json")
     installed = [name for name in BASELINES if name != ETS or single_series.is_installed()]
     parser.add_argument("--forecasters", default=",".join([*installed, OURS]), help="names, with commas")
+    parser.add_argument("--gpu", action="store_true", help="what runs on a GPU is a row of its own")
     parser.add_argument("--inner", action="store_true", help="within the training part alone")
     parser.add_argument("--rows", type=int, help="the first rows alone, for a trial")
     parser.add_argument("--series", type=int, help="the first series alone, for a trial")
@@ -203,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
     results = json.loads(options.output.read_text()) if options.output.exists() else {}
     for label in options.forecasters.split(","):
-        name = ON_GPU if label == OURS and on_accelerator() else label
+        name = ON_GPU if label == OURS and options.gpu else label
         if name not in results:
             found = alone(label, options.inner, options.rows, options.series)
             results[name] = {**found, "pandas": pd.__version__, "provenance": provenance()}

@@ -7,11 +7,12 @@ stack. All operations are then elementwise and become one; a batched product of 
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from . import platform
 from .tails import Tails, elliptical_log_density
 
 Entry = Float[Array, "*#batch"]
@@ -21,9 +22,9 @@ Entries = list[list[Entry]]
 MOST = 36
 
 
-def are_written_out(dim: int, n_columns: int) -> bool:
-    """Whether densities with factors of D × ν entries are computed entry by entry."""
-    return platform.on_accelerator() and 0 < dim * n_columns <= MOST
+def are_written_out(factor: jax.ShapeDtypeStruct) -> bool:
+    """Whether densities with such factors (N, D, ν) are computed entry by entry."""
+    return 0 < math.prod(factor.shape[1:]) <= MOST
 
 
 def entries_of(matrices: Float[Array, "*batch D nu"]) -> Entries:

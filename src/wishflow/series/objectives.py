@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
-from ..numerics import entries
+from ..numerics import entries, platform
 from ..numerics.linalg import low_rank_log_density
 from ..training.objective import over_paths, weighted
 from ..training.specs import TrainingSpec
@@ -94,7 +94,7 @@ def _transition_fit(
     white = (here.white_over(h) if sds is None else h * here.white).astype(exact)
     tails = None if here.tails is None else here.tails.astype(exact)
 
-    is_written_out = entries.are_written_out(*jax.eval_shape(here.factor, key).shape[1:])
+    is_written_out = platform.on_accelerator() and entries.are_written_out(jax.eval_shape(here.factor, key))
 
     def one(k: PRNGKeyArray) -> Float[Array, " B"]:
         error = residual

@@ -125,12 +125,12 @@ class Coefficients(DrivenValues):
     def factor_entries(self, key: PRNGKeyArray) -> Entries:
         """The same draw as that of `factor`."""
         n, rank, _ = self.means.shape
-        if not rank:
+        if not 0 < rank <= self.scale.shape[0]:  # as many products for each entry
             return super().factor_entries(key)
         epsilon = standard_normals(key, (n, rank, self.dof), self.drift.dtype)
         # Rows last: those of an entry are one after another in memory.
         J = jnp.moveaxis(self.means + safe_sqrt(self.variances) * epsilon, 0, -1)
-        columns = [list(J[:, v]) for v in range(self.dof)]
+        columns = [list(J[:, v]) for v in range(J.shape[1])]
         return [[inner(list(row), column) for column in columns] for row in self.scale]
 
     @property

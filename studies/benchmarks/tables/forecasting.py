@@ -15,7 +15,7 @@ from ..irregular import BAR
 from ..irregular import BASELINES as LAWS
 from ..wide import ON_GPU
 from ..wide import OURS as WIDE
-from .text import NOT_MEASURED, grid, result, source_of
+from .text import NOT_MEASURED, grid, result, source_of, source_text
 
 IRREGULAR_NAMES = {"wishflow": "`WishartForecaster()`"}
 LATENT_COLUMNS = {
@@ -98,7 +98,7 @@ def wide_table() -> str:
         }
         for label, cell in found.items()
     }
-    source = source_of(found.values(), "python -m studies.benchmarks.wide")
+    source = source_of([cell for name, cell in found.items() if name != ON_GPU], "python -m studies.benchmarks.wide")
     ours, best = found[WIDE], found["VAR of pairs + harmonics"]
     pair = [np.array(cell["origins"], float) for cell in (ours, best)]
     leads = [f"{one:+.4f} ± {paired_block_error(*p, 1):.4f}" for one, p in _differences(*pair)]
@@ -108,7 +108,7 @@ def wide_table() -> str:
         f"{ours['forecast_seconds']:.2f} s.",
         "Seconds of the others include forecasts, and those of AutoETS are for 50 series. Other programs used the",
         f"processors too. A process that holds the data alone has {ours['start_mib']:.0f} MiB.",
-        f"The GPU: {found[ON_GPU]['provenance']['device']}." if ON_GPU in found else "",
+        f"The row on a GPU: {source_text(found[ON_GPU]['provenance'])}." if ON_GPU in found else "",
     ]
     cores = ours["provenance"]["cpu_count"]
     return f"{grid('forecaster', rows)}\n\n{' '.join(filter(None, said))}\n\nSource: {source}, {cores} cores."

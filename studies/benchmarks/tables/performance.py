@@ -153,8 +153,8 @@ def together_table() -> str:
             "steps of training a second, one by one": f"{run['alone']['steps_per_second']:,.0f}",
             "together": f"{run['together']['steps_per_second']:,.0f}",
             f"ratio (bar {found['limit']:.0f})": f"{run['steps_per_second_ratio']:.1f}",
-            "whole fits a second, one by one": f"{run['alone']['fits_per_second']:.1f}",
-            "all fits": f"{run['together']['fits_per_second']:.1f}",
+            "whole fits a second, one by one": f"{run['alone']['fits_per_second']:.3g}",
+            "all fits": f"{run['together']['fits_per_second']:.3g}",
             "ratio": f"{run['fits_per_second_ratio']:.1f}",
         }
         for name, run in found["runs"].items()
