@@ -22,13 +22,14 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.jax_cache
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.5
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo docs gallery test test-slow test-all test-lowest bench stress reproduce-uci reproduce-beijing \
+.PHONY: help install demo docs gallery test test-slow test-long test-all test-lowest bench stress reproduce-uci reproduce-beijing \
 	lint format types
 
 help:
 	@echo "make demo      the models side by side on simulated data (figures in demo_output/)"
 	@echo "make test      the tests, without the slow ones"
-	@echo "make test-slow the slow tests"
+	@echo "make test-slow the slow tests, without the longest"
+	@echo "make test-long the longest tests, which CI does not run"
 	@echo "make test-all  all tests"
 	@echo "make test-lowest  the tests with the lowest versions of all dependencies that are allowed"
 	@echo "make bench     training steps beside those of other libraries (environments in .bench/; ARGS=--quick)"
@@ -86,7 +87,10 @@ else
 endif
 
 test-slow: $(STAMP)
-	WISHFLOW_TEST_TYPES=0 $(PYTEST) -m slow --durations=60 $(ARGS)
+	WISHFLOW_TEST_TYPES=0 $(PYTEST) -m "slow and not long" --durations=60 $(ARGS)
+
+test-long: $(STAMP)
+	WISHFLOW_TEST_TYPES=0 $(PYTEST) -m long --durations=30 $(ARGS)
 
 test-all: $(STAMP)
 	$(PYTEST) $(ARGS)

@@ -292,7 +292,9 @@ TRUTHS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TRUTHS)
+@pytest.mark.parametrize(
+    "name", [name if name == "double well" else pytest.param(name, marks=pytest.mark.long) for name in TRUTHS]
+)
 def test_the_noise_of_known_sdes_is_recovered(name):
     """20 000 transitions from many short paths, Δ = .02 relaxation times: the median relative error is below 15 %."""
     truth = TRUTHS[name]()
@@ -313,6 +315,7 @@ def test_the_noise_of_known_sdes_is_recovered(name):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_intervals_cover_what_they_say_at_every_horizon_on_data_simulated_from_the_model():
     """50, 80 and 95 % intervals, 1 to 12 steps ahead: each band within 5 points, each horizon within 5 points and two
     standard errors. State-dependent correlated noise of a model of ours; a new one is fitted to the first third."""

@@ -327,6 +327,7 @@ def test_latent_options_that_cannot_be_are_named(frame, options, words):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_on_a_noisy_view_of_a_small_state_the_latent_model_comes_near_the_truth():
     """The Kalman filter with the true parameters is the best there is; an auto-regression stays far below it."""
     y, C = simulated(0)

@@ -9,6 +9,7 @@ REGRESSORS = {
     "sgp": wf.SparseGPRegressor,
     "flow": pytest.param(wf.FlowRegressor, marks=pytest.mark.slow),
 }
+LONG = [pytest.mark.slow, pytest.mark.long]
 EVERY = pytest.mark.parametrize("regressor", REGRESSORS.values(), ids=REGRESSORS)
 GRID = np.linspace(-1.9, 1.9, 100)[:, None]
 
@@ -24,7 +25,7 @@ def assert_risen(model):
 
 
 @EVERY
-@pytest.mark.parametrize("base", [1, 3, 5, 7, 10])
+@pytest.mark.parametrize("base", [1, pytest.param(3, marks=LONG), 5, pytest.param(7, marks=LONG), 10])
 def test_rates_of_counts_of_every_size(regressor, base):
     """Rates exp(base + sin 2x): within 25 % everywhere, though g is far from log y at the start.
 
@@ -83,7 +84,7 @@ def test_log_rates_that_are_given_win():
 
 @pytest.mark.slow
 @EVERY
-@pytest.mark.parametrize("law", ["1e3", "1e6", "cauchy"])
+@pytest.mark.parametrize("law", ["1e3", pytest.param("1e6", marks=LONG), "cauchy"])
 def test_student_t_noise_recovers_a_function_from_gross_outliers(regressor, law):
     """5 % of the rows lie 1e3 or 1e6 noise deviations off; or the noise has no mean. Noise is 0.1."""
     rng = np.random.default_rng(0)

@@ -53,7 +53,11 @@ def test_scikit_learn_checks_with_small_settings(estimator, check, one_size):
 @pytest.mark.parametrize(
     "estimator",
     # Flows are trained for less long than by default: `python -m studies.benchmarks.checks` has the defaults.
-    [wf.SparseGPRegressor(), wf.FlowRegressor(max_iter=100), wf.FlowClassifier(max_iter=100)],
+    [
+        wf.SparseGPRegressor(),
+        pytest.param(wf.FlowRegressor(max_iter=100), marks=pytest.mark.long),
+        pytest.param(wf.FlowClassifier(max_iter=100), marks=pytest.mark.long),
+    ],
     ids=lambda estimator: type(estimator).__name__,
 )
 @pytest.mark.filterwarnings("ignore:training of model .* diverged:RuntimeWarning")

@@ -16,12 +16,15 @@ TOLERANCE = 1e-10
 STEPS_TOLERANCE = 1e-7
 
 QUICK = ("sgp", "flow", "series", "latent")
+# Beside these, one of each kind of noise, of lags and of states; the others are long tests.
+SOME = ("flow_gp", "flow_wide", "classes_three", "series_tails", "series_lags", "latent_gp")
 # One of each kind of objective.
 TRAINED = ("sgp", "sgp_poisson", "flow", "flow_gp", "flow_pathwise", "classes_three", "series", "series_lags", "latent")
 ALL = (*REGRESSION, *FORECASTING)
 # Since 0.2 forecasts of latent models have another key than their filter: other draws of the same law.
 OTHER_DRAWS = {("latent", "forecast.None"), ("latent", "density.None")}
 OTHER_DRAWS |= {("latent_gp", "forecast.None"), ("latent_gp", "density.None")}
+SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -33,7 +36,11 @@ def test_a_file_loads(name):
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in ALL]
+    "name",
+    [
+        pytest.param(name, marks=[] if name in QUICK else [SLOW] if name in SOME else [SLOW, pytest.mark.long])
+        for name in ALL
+    ],
 )
 def test_a_loaded_model_predicts_as_before(name):
     compare(name, predicted(name, wf.load(FOLDER / f"{name}.safetensors")))
