@@ -43,32 +43,42 @@ class Mistake:
 
 
 TABLES = (
-    Mistake("A file that is not there", "wishflow fit hoses.csv --target price", "Names of files near it are tried."),
-    Mistake("A column that is not there", "wishflow fit houses.csv --target prize", "Case counts: Price is not price."),
     Mistake(
-        "Neither rows nor series",
+        "A missing file",
+        "wishflow fit hoses.csv --target price",
+        "The message suggests a file with a similar name, if there is one.",
+    ),
+    Mistake(
+        "An unknown column",
+        "wishflow fit houses.csv --target prize",
+        "Column names are case-sensitive: Price is not price.",
+    ),
+    Mistake(
+        "Neither a target nor a horizon",
         "wishflow evaluate houses.csv",
-        "Say what is to be predicted: a column, or a span of time.",
+        "Name what to predict: a column (`--target`) or a time span (`--horizon`).",
         2,
     ),
     Mistake(
-        "Another encoding",
+        "A file that is not UTF-8",
         "wishflow fit windows.csv --target price",
-        "Separators and decimal commas are found by themselves, encodings are not.",
+        "Separators and decimal commas are detected automatically; encodings are not.",
     ),
     Mistake(
-        "Numbers that can be read in two ways",
+        "Ambiguous numbers",
         "wishflow fit thousands.csv --target price",
-        "Is 1,250 more than a thousand, or a little more than one?",
+        "The cell 1,250 may mean 1250 or 1.25.",
     ),
     Mistake("No header", "wishflow fit headless.csv --target price", "The first line must name the columns."),
     Mistake("An empty file", "wishflow fit empty.csv --target price", "Check how the file was made."),
-    Mistake("A header alone", "wishflow fit header.csv --target price", "Check the query that the file comes from."),
+    Mistake(
+        "A file with only a header", "wishflow fit header.csv --target price", "Check the query that produced the file."
+    ),
     Mistake("A spreadsheet", "wishflow fit houses.xlsx --target price", "Save the sheet as CSV in UTF-8."),
     Mistake(
         "Text among the inputs",
         "wishflow fit cities.csv --target price",
-        "`--categories city` makes an input of 0 and 1 of each city, here and in `predict`.",
+        "`--categories city` makes a 0/1 input from each city, here and in `predict`.",
     ),
     Mistake(
         "Text in a numeric column",
@@ -81,133 +91,151 @@ TABLES = (
         "`--drop-missing` leaves these rows out. Series, in contrast, may have holes.",
     ),
     Mistake(
-        "No target in some rows",
+        "Rows without a target",
         "wishflow fit unsold.csv --target price",
-        "Rows without a target teach nothing: `--drop-missing`. Predict them later.",
+        "Drop rows without a target with `--drop-missing`. You can predict them later.",
     ),
     Mistake(
-        "A sparse GP of classes",
+        "A sparse GP for classes",
         "wishflow fit kinds.csv --target kind --drop size --model sgp",
         "Leave `--model` out.",
         2,
     ),
     Mistake(
-        "Two targets of classes",
+        "Two class targets",
         "wishflow fit kinds.csv --target kind --target size --task classify",
-        "Fit one model for each.",
+        "Fit one model for each target.",
         2,
     ),
     Mistake(
-        "A folder that is not there",
+        "A missing folder",
         "wishflow fit houses.csv --target price -o models/houses.wishflow",
         "Outputs are checked before the fit, so no time is lost.",
         2,
     ),
     Mistake(
-        "An output of another kind", "wishflow fit houses.csv --target price -o houses.csv", "Model files end so.", 2
+        "An output with the wrong extension",
+        "wishflow fit houses.csv --target price -o houses.csv",
+        "Model files have the extension `.wishflow`.",
+        2,
     ),
 )
 PREDICTIONS = (
     Mistake(
-        "A column too few",
+        "A missing column",
         "wishflow predict houses.wishflow narrow.csv",
-        "Columns are found by name, in any order; others are left alone.",
+        "Columns are matched by name, in any order; other columns do not matter.",
     ),
     Mistake(
-        "A label that the model does not know",
+        "An unknown label",
         "wishflow predict cities.wishflow elsewhere.csv",
-        "The model has learnt nothing about it.",
+        "The model cannot predict for a label that was not in its training data.",
     ),
     Mistake(
         "A model of the wrong kind",
         "wishflow predict air.wishflow new.csv",
         "`wishflow info air.wishflow` says what a model file holds.",
     ),
-    Mistake("No model file", "wishflow predict houses.csv new.csv", "The model comes first, then the table."),
     Mistake(
-        "Inputs far outside of the training data",
+        "A table instead of a model file",
+        "wishflow predict houses.csv new.csv",
+        "The model comes first, then the table.",
+    ),
+    Mistake(
+        "Inputs far outside the training data",
         "wishflow predict houses.wishflow far.csv -o out.csv",
         "This is a warning. Check units (thousands, degrees) before you trust these rows.",
         0,
     ),
-    Mistake("A quantile in per cent", "wishflow predict houses.wishflow new.csv --quantile 95", "Write 0.95.", 2),
+    Mistake("A quantile in percent", "wishflow predict houses.wishflow new.csv --quantile 95", "Write 0.95.", 2),
 )
 SERIES = (
-    Mistake("A horizon of nothing", "wishflow forecast air.csv --horizon 0", "The first step after the data is 1.", 2),
-    Mistake("A horizon in words", "wishflow forecast air.csv --horizon 'two days'", "Write 48h or 2d.", 2),
-    Mistake("A time column that is not there", "wishflow forecast air.csv --time day --horizon 24", "Name the column."),
     Mistake(
-        "No dates at all", "wishflow forecast houses.csv --horizon 24", "Numbers can be stamps too: `--time week`."
+        "A horizon of zero",
+        "wishflow forecast air.csv --horizon 0",
+        "Horizons count from 1, the first step after the data.",
+        2,
     ),
+    Mistake("A horizon in words", "wishflow forecast air.csv --horizon 'two days'", "Write 48h or 2d.", 2),
     Mistake(
-        "Dates that can be read in two ways",
+        "An unknown time column",
+        "wishflow forecast air.csv --time day --horizon 24",
+        "Give the name of a column of the file.",
+    ),
+    Mistake("No date column", "wishflow forecast houses.csv --horizon 24", "Numbers can be stamps too: `--time week`."),
+    Mistake(
+        "Ambiguous dates",
         "wishflow forecast european.csv --time date --horizon 24",
-        "ISO 8601 (2024-02-01) is safe. Else a day after the twelfth, or `--date-format`, says which is the month.",
+        "ISO 8601 dates (2024-02-01) are unambiguous. Other dates need `--date-format`, or a day after the twelfth.",
     ),
     Mistake(
         "Rows out of order",
         "wishflow forecast shuffled.csv --from air.wishflow --horizon 2 -o out.csv",
-        "The command line sorts them and says so; in Python you call `sort_index()`.",
+        "The command line sorts the rows and prints a note. In Python, call `sort_index()` yourself.",
         0,
     ),
     Mistake(
-        "One stamp with two values",
+        "Two values for one timestamp",
         "wishflow forecast twice.csv --horizon 24",
-        "Several stations below each other? Name their column: `--id station`. Else take a mean.",
+        "If the file holds several stations, name their column: `--id station`. Otherwise take a mean.",
     ),
     Mistake(
-        "A date that is none",
+        "An invalid date",
         "wishflow forecast baddate.csv --time date --horizon 24",
-        "The line is counted from the header, which is line 1.",
+        "Lines are counted from the header, which is line 1.",
     ),
     Mistake(
         "Text among the series",
         "wishflow forecast stations.csv --horizon 24",
-        "Name the columns that you want, or the column that tells the series of a panel apart.",
+        "Name the columns to forecast, or the column that identifies the series of a panel.",
     ),
-    Mistake("A series that never changes", "wishflow forecast stuck.csv --horizon 24", "A dead sensor? Leave it out."),
     Mistake(
-        "Irregular stamps",
+        "A constant series",
+        "wishflow forecast stuck.csv --horizon 24",
+        "Leave the series out; its sensor may be defective.",
+    ),
+    Mistake(
+        "Irregular timestamps",
         "wishflow forecast irregular.csv --horizon 24",
-        "`--freq h` puts each row at the nearest hour; hours without a row are holes.",
+        "`--freq h` moves each row to the nearest hour; hours without a row are missing.",
         2,
     ),
     Mistake(
-        "Other series than those of the model",
+        "Series that the model does not have",
         "wishflow forecast renamed.csv --from air.wishflow --horizon 24",
-        "Names must be those of the fit.",
+        "Column names must be those used in the fit.",
     ),
     Mistake(
         "Covariates that end with the data",
         "wishflow forecast air.csv --covariates no2 --horizon 24",
-        "Covariates are known in advance. What is not known then is a series: leave `--covariates` out.",
+        "Covariates must be known in advance. Forecast other columns as series: leave `--covariates` out.",
     ),
     Mistake(
-        "A covariate with holes",
+        "A covariate with missing values",
         "wishflow forecast priced.csv --covariates price --horizon 4",
-        "Only series may have holes. Fill those of covariates with what was known at the time.",
+        "Only series may have missing values. Fill covariates with what was known at the time.",
     ),
     Mistake(
-        "Future rows of nothing",
+        "Future rows without covariates",
         "wishflow forecast air.csv --future prices.csv --horizon 4",
-        "Say which columns they are of.",
+        "Name the covariates with `--covariates`.",
         2,
     ),
     Mistake(
-        "A model with covariates, without those of the horizon",
+        "No covariates for the horizon",
         "wishflow forecast --from load.wishflow --horizon 4",
-        "The file needs columns of time and of the covariates, with a row for each step.",
+        "The file needs a time column and the covariates, with one row for each step.",
         2,
     ),
     Mistake(
-        "A scenario outside of the horizon",
+        "A scenario outside the horizon",
         "wishflow forecast air.csv --horizon 2 --given plan.csv",
-        "A longer `--horizon` takes it in.",
+        "Use a longer `--horizon`.",
     ),
     Mistake(
-        "A scenario of something else",
+        "A scenario for an unknown series",
         "wishflow forecast air.csv --horizon 4 --given prices.csv",
-        "Columns of `--given` are series of the model. What is no series may be a covariate.",
+        "`--given` accepts only series of the model. Pass other known values as covariates.",
     ),
     Mistake(
         "An id for a model of one series",
@@ -218,13 +246,13 @@ SERIES = (
     Mistake(
         "A report of a panel",
         "wishflow forecast stations.csv --id station --horizon 4 --report report.html",
-        "In Python each forecast has one: `model.forecast(4)['north'].report('north.html')`.",
+        "In Python, each forecast has its own report: `model.forecast(4)['north'].report('north.html')`.",
         2,
     ),
     Mistake(
-        "Series scored as rows",
+        "A panel without a horizon",
         "wishflow evaluate stations.csv --id station --target pm25",
-        "`--horizon 24h` makes it an evaluation of series, without `--target`.",
+        "To evaluate series, use `--horizon 24h` instead of `--target`.",
         2,
     ),
 )
@@ -239,16 +267,20 @@ PYTHON = (
         'wf.WishartForecaster().fit(pd.read_csv("shuffled.csv", index_col="date", parse_dates=True))',
         "Sort before you fit.",
     ),
-    Mistake("Predicting before fitting", "wf.FlowRegressor().predict([[1.0, 2.0]])", "`fit` returns the estimator."),
     Mistake(
-        "Targets that are missing",
+        "Predicting before fitting",
+        "wf.FlowRegressor().predict([[1.0, 2.0]])",
+        "Call `fit` first; it returns the estimator.",
+    ),
+    Mistake(
+        "Missing targets",
         "wf.SparseGPRegressor().fit([[1.0], [2.0], [3.0]], [1.0, np.nan, 2.0])",
         "Drop these rows.",
     ),
     Mistake(
-        "Rows of X and y that do not match",
+        "X and y of different lengths",
         "wf.SparseGPRegressor().fit(np.zeros((5, 2)), np.zeros(4))",
-        "Was one of them filtered?",
+        "Check whether rows of only one of them were filtered.",
     ),
     Mistake(
         "Labels given to a regressor",
@@ -261,7 +293,9 @@ PYTHON = (
         "Use `FlowRegressor` for numbers.",
     ),
     Mistake(
-        "A misspelt option", 'wf.SparseGPRegressor(kernel="rfb").fit([[1.0], [2.0]], [1.0, 2.0])', "Names are listed."
+        "A misspelt option",
+        'wf.SparseGPRegressor(kernel="rfb").fit([[1.0], [2.0]], [1.0, 2.0])',
+        "The message lists the valid names.",
     ),
     Mistake(
         "A logarithm of zero",

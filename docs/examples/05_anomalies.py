@@ -1,8 +1,7 @@
 # %% [markdown]
 # # Watch a stream and find anomalies
 #
-# After this example you can feed new rows to a fitted forecaster, and flag the rows that it finds unlikely by their
-# joint log density.
+# After this example you can pass new rows to a fitted forecaster, and flag unlikely rows by their joint log density.
 
 # %%
 import matplotlib.pyplot as plt
@@ -14,8 +13,8 @@ import wishflow as wf
 # %% [markdown]
 # ## A stream with two kinds of faults
 #
-# Two sensors that move together. In row 420 one of them jumps. In row 460 both stay in their usual range, but they move
-# apart: no limit on a single sensor can see that.
+# Two sensors move together. In row 420, one of them jumps. In row 460, both stay in their usual range but move apart: a
+# limit on a single sensor cannot detect that.
 
 # %%
 rng = np.random.default_rng(0)
@@ -31,7 +30,7 @@ y = pd.DataFrame(level, index=index, columns=["a", "b"])
 # %% [markdown]
 # ## Fit, and choose a threshold
 #
-# The threshold comes from rows that are normal: the lowest log density among them, less a margin.
+# The threshold comes from normal rows: the lowest log density among them, minus a margin.
 
 # %%
 model = wf.WishartForecaster(
@@ -42,9 +41,9 @@ threshold = model.log_prob(y.iloc[:360]).min() - 2.0
 # %% [markdown]
 # ## Watch
 #
-# Rows come in parts of twenty. `log_prob` scores each row given all rows before it. The first row below the threshold
-# is flagged and becomes NaN, and the part is scored again: rows after a fault are not judged by it. Then `update` takes
-# the part in. No parameters are trained.
+# Rows arrive in batches of twenty. `log_prob` scores each row given all rows before it. The first row below the
+# threshold is flagged and set to NaN, and the batch is scored again, so that a fault does not affect the scores of
+# later rows. Then `update` conditions the model on the batch. No parameters are trained.
 
 # %%
 scores, flagged = [], {}
@@ -73,8 +72,8 @@ bottom.axhline(threshold, color="#7F7F7F", ls=":", label="threshold")
 bottom.plot(found, list(flagged.values()), "o", color="#D55E00", label="flagged")
 bottom.set(xlabel="row", ylabel="log density")
 bottom.legend(ncols=2, loc="lower left", frameon=False)
-plt.show()  # The fault in row 460 is inside the usual range of each sensor, but not of both together.
+plt.show()  # The fault in row 460 is within the usual range of each sensor, but unusual for both together.
 
 # %% [markdown]
-# Next: `drift_` and `refit_due_` say when the law itself has changed
-# ([when to fit again](../howto/save_update_serve.md#when-to-fit-again)).
+# Next: `drift_` and `refit_due_` tell you when the distribution itself has changed ([when to fit
+# again](../howto/save_update_serve.md#when-to-fit-again)).

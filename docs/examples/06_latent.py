@@ -1,8 +1,8 @@
 # %% [markdown]
 # # A latent SDE behind noisy series
 #
-# After this example you can fit a forecaster with a hidden state, for many noisy series that follow a few causes, and
-# compare it with one that takes the series themselves as the state.
+# After this example you can fit a forecaster with a hidden state to many noisy series that follow a few causes, and
+# compare it with one that uses the series themselves as the state.
 
 # %%
 import matplotlib.pyplot as plt
@@ -13,10 +13,11 @@ import wishflow as wf
 from wishflow.plotting import plot_band
 
 # %% [markdown]
-# ## Six views of two hidden numbers
+# ## Six noisy series from a hidden state
 #
-# The hidden state turns slowly about the origin. Each series is a mixture of its two numbers plus observation noise
-# as large as the signal, so that a single row says little about the state, and many rows say a lot.
+# The hidden state consists of two numbers and rotates slowly around the origin. Each series is a mixture of these two
+# numbers plus observation noise as large as the signal. A single row therefore says little about the state, and many
+# rows say a lot.
 
 # %%
 rng = np.random.default_rng(0)
@@ -34,7 +35,7 @@ train, later = y.iloc[:380], y.iloc[380:]
 # %% [markdown]
 # ## Fit both
 #
-# `latent_dim=2` looks at the series through a linear readout, y = C x + b + noise. Its filter moves particles.
+# `latent_dim=2` observes the series through a linear readout, y = C x + b + noise. The filter uses particles.
 
 # %%
 few = {"n_inducing": 15, "transform": None, "calendar": False, "random_state": 0}
@@ -44,7 +45,7 @@ direct = wf.WishartForecaster(lags=1, rank=6, max_iter=40, **few).fit(train)
 # %% [markdown]
 # ## Forecast
 #
-# Forty steps ahead: one turn of the state.
+# Forecast forty steps ahead, one full rotation of the state.
 
 # %%
 forecasts = {"latent state": latent.forecast(40, n_draws=500), "one lag": direct.forecast(40, n_draws=500)}
@@ -63,8 +64,8 @@ for ax, (name, found), colour in zip(axes, forecasts.items(), ("#D55E00", "#0072
     ax.set(title=name, xlabel="row")
 axes[0].set_ylabel("y1")
 fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
-plt.show()  # One of six series. The latent model goes on turning; one noisy row is no state to start from.
+plt.show()  # One of six series. The latent model continues to rotate; one noisy row is a poor starting state.
 
 # %% [markdown]
-# Next: [time series](../time_series.md#the-model) says when a latent state pays, and
-# [filters](../explanation/filters.md) how its particles move.
+# Next: [time series](../time_series.md#the-model) says when to use a latent state, and
+# [filters](../explanation/filters.md) explains the particle filter.

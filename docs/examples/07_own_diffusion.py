@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Your own diffusion
 #
-# After this example you can write a noise model of your own in forty lines, register it, and fit it with a forecaster
-# or a flow.
+# After this example you can write your own noise model in forty lines, register it, and fit it with a forecaster or a
+# flow.
 
 # %%
 import dataclasses
@@ -18,9 +18,9 @@ from wishflow import diffusions
 # %% [markdown]
 # ## The noise
 #
-# The standard deviation of a step grows exponentially with the level of the series: $\sigma_d(x) = \exp(a_d + b_d x_d)$
-# with two trained numbers for each series. A part consists of a *spec* (what a user asks for), a *module* with the
-# parameters, and its prepared form, which gives the noise at rows of states.
+# The standard deviation of a step grows exponentially with the level of the series:
+# $\sigma_d(x) = \exp(a_d + b_d x_d)$, with two trained numbers for each series. You write three classes: a *spec* (the
+# options), a *module* with the parameters, and its prepared form, which returns the noise at rows of states.
 
 
 # %%
@@ -84,7 +84,7 @@ ax.plot(level, truth, color="black", ls="--", label="true standard deviation")
 ax.plot(level, sd, color="#D55E00", lw=2.0, label="learnt standard deviation")
 ax.set(xlabel="level", ylabel="noise of the next step", xlim=level[[0, -1]], ylim=(0.0, 1.2))
 ax.legend(frameon=False, loc="upper left")
-plt.show()  # The learnt noise grows with the level, as the true one does. Rows are few at the ends.
+plt.show()  # The learnt noise grows with the level, as the true noise does. There are few rows at the ends.
 
 # %% [markdown]
-# Next: [your own kernel, likelihood or diffusion](../extend.md) has all three parts, with their rules and tests.
+# Next: [your own kernel, likelihood or diffusion](../extend.md) covers all three parts, with their rules and tests.

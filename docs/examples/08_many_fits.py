@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Many fits at once
 #
-# After this example you can train many models of one shape with one call: together in one program on a GPU, one after
-# another on a CPU.
+# After this example you can train many models of the same shape with one call: together in one program on a GPU, one
+# after another on a CPU.
 
 # %%
 import jax
@@ -18,8 +18,8 @@ print(f"device: {jax.default_backend()}")
 # %% [markdown]
 # ## Twelve bootstrap samples
 #
-# How much would the fit change with other data of the same kind? Draw the rows again with replacement, and fit each
-# sample. All estimators need the same options but for the seed, and all data sets the same columns.
+# How much would the fit change with other data of the same kind? Resample the rows with replacement, and fit a model to
+# each sample. All estimators need the same options except for the seed, and all data sets the same columns.
 
 # %%
 rng = np.random.default_rng(0)
@@ -46,14 +46,14 @@ ax.plot(grid[:, 0], means.mean(axis=0), color="#D55E00", lw=2.0, label="mean of 
 plot_points(X[:, 0], y, label="data", ax=ax)
 ax.set(xlabel="x", ylabel="y")
 ax.legend(frameon=False, loc="upper right")
-plt.show()  # Twelve fits to bootstrap samples. They agree where there are rows, and differ in the hole.
+plt.show()  # Twelve fits to bootstrap samples. They agree where there are rows, and differ in the gap.
 
 # %%
 hole = (grid[:, 0] > 0.4) & (grid[:, 0] < 1.0)
 print(f"spread of the fits in the hole {spread[hole].mean():.2f}, elsewhere {spread[~hole].mean():.2f}")
 
 # %% [markdown]
-# The same call takes flows: `wf.fit_many([wf.FlowRegressor(random_state=s) for s in range(20)], [(X, y)] * 20)`. What a
-# GPU gains there is in [performance](../performance.md#on-an-accelerator). For a better prediction rather than a
-# picture of its spread, use `n_members=5` of an estimator: [GPUs and many fits](../howto/many_fits.md),
-# [members and calibration](../howto/members_and_calibration.md).
+# The same call accepts flows: `wf.fit_many([wf.FlowRegressor(random_state=s) for s in range(20)], [(X, y)] * 20)`. See
+# [performance](../performance.md#on-an-accelerator) for the speed-up on a GPU. To improve a prediction, rather than
+# plot its spread, use `n_members=5` of an estimator: see [GPUs and many fits](../howto/many_fits.md) and [members and
+# calibration](../howto/members_and_calibration.md).

@@ -18,8 +18,8 @@ OTHER_FLOWS = ("No noise", "diffGP")
 UCI_SCORES = {
     "log density": "log_density",
     "RMSE": "rmse",
-    "inside 80 %": "coverage_80",
-    "inside 95 %": "coverage_95",
+    "80 % coverage": "coverage_80",
+    "95 % coverage": "coverage_95",
 }
 
 
@@ -32,7 +32,7 @@ def calibration_table() -> str:
     n_seeds = max(len(found["truth"]) for found in results.values())
     # One command, split by problems.
     source = source_of(results.values(), "python -m studies.benchmarks.calibration")
-    return f"{grid('problem', rows)}\n\nMeans of {n_seeds} draws. Source: {source}."
+    return f"{grid('problem', rows)}\n\nMeans over {n_seeds} draws. Source: {source}."
 
 
 def member_table() -> str:
@@ -106,6 +106,6 @@ def _row(name: str, found: dict) -> dict[str, str]:
         "truth": "–" if truth is None or not np.isfinite(truth) else f"{np.mean(found['truth']):.3f}",
         **{f"{label}": f"{np.mean(found[label]['log_density']):.3f}" for label in ESTIMATORS},
         "gap closed": "–" if not np.isfinite(closed) else f"{closed:.0%}",
-        "inside 80 %": f"{means['coverage_0.8']:.1%}",
-        "inside 95 %": f"{means['coverage_0.95']:.1%}",
+        "80 % coverage": f"{means['coverage_0.8']:.1%}",
+        "95 % coverage": f"{means['coverage_0.95']:.1%}",
     }

@@ -51,8 +51,8 @@ def default_table() -> str:
         rows[name.replace("_", " ")] = {
             "steps": "/".join(map(str, ours["horizons"])),
             **crps,
-            "less the lowest other (± error)": _leads(cells),
-            "its 80 % intervals cover": _numbers(ours["coverage"], ".2f"),
+            "CRPS vs. best other (± standard error)": _leads(cells),
+            "80 % coverage, WishartForecaster()": _numbers(ours["coverage"], ".2f"),
             "fit, s": f"{ours['seconds']:.0f}",
         }
     commits = sorted({cells[OURS]["provenance"]["commit"][:12] for cells in found.values()})
@@ -90,9 +90,9 @@ def wide_table() -> str:
     rows = {
         label.replace(WIDE, f"`{WIDE}`"): {
             "CRPS, all series": _numbers(cell["crps"]) if "crps" in cell else "–",
-            "80 % intervals cover": _numbers(cell["coverage"], ".2f") if "coverage" in cell else "–",
-            "CRPS, every tenth": _numbers(cell["some"]["crps"]),
-            "cover": _numbers(cell["some"]["coverage"], ".2f"),
+            "80 % coverage, all series": _numbers(cell["coverage"], ".2f") if "coverage" in cell else "–",
+            "CRPS, every tenth series": _numbers(cell["some"]["crps"]),
+            "80 % coverage, every tenth series": _numbers(cell["some"]["coverage"], ".2f"),
             "fit, s": f"{cell['seconds']:.0f}",
             "peak memory, MiB": f"{cell['peak_mib']:.0f}",
         }
@@ -103,12 +103,12 @@ def wide_table() -> str:
     pair = [np.array(cell["origins"], float) for cell in (ours, best)]
     leads = [f"{one:+.4f} ± {paired_block_error(*p, 1):.4f}" for one, p in _differences(*pair)]
     said = [
-        f"`{WIDE}` found {ours['n_factors']} factors. Its CRPS less that of the VARs with harmonics (± standard error",
-        f"over origins): {', '.join(leads)}. An update and 500 draws at an origin take",
+        f"`{WIDE}` found {ours['n_factors']} factors. Its CRPS minus that of the VARs with harmonics",
+        f"(± standard error over origins): {', '.join(leads)}. An update and 500 draws at an origin take",
         f"{ours['forecast_seconds']:.2f} s.",
-        "Seconds of the others include forecasts, and those of AutoETS are for 50 series. Other programs used the",
-        f"processors too. A process that holds the data alone has {ours['start_mib']:.0f} MiB.",
-        f"The row on a GPU: {source_text(found[ON_GPU]['provenance'])}." if ON_GPU in found else "",
+        "Fit times of the others include forecasting; that of AutoETS is for 50 series. Other programs ran on the",
+        f"same cores. A process that only holds the data takes {ours['start_mib']:.0f} MiB.",
+        f"GPU row: {source_text(found[ON_GPU]['provenance'])}." if ON_GPU in found else "",
     ]
     cores = ours["provenance"]["cpu_count"]
     return f"{grid('forecaster', rows)}\n\n{' '.join(filter(None, said))}\n\nSource: {source}, {cores} cores."
@@ -141,7 +141,7 @@ def coverage_table() -> str:
             shares = np.array([[100.0 * share for name, (share, _) in b.items() if name != "all"] for b in bands])
             cells[f"{level} %"] = " / ".join(f"{share:.1f}" for share in shares.mean(axis=0))
             misses.append(np.abs(shares - float(level)).max())
-        rows[way] = {**cells, "largest miss, one truth and band": f"{max(misses):.1f}"}
+        rows[way] = {**cells, "largest error, any system and band": f"{max(misses):.1f}"}
     return grid("objective", rows)
 
 
@@ -156,8 +156,8 @@ def iterations_table() -> str:
             kept = cell["model"].partition("kept: ")[2].partition(" (")[0]
             rows[f"{name.replace('_', ' ')}, {n}"] = {
                 "CRPS": _numbers(cell["crps"]),
-                "80 % intervals cover": _numbers(cell["coverage"], ".2f"),
-                "kept": kept,
+                "80 % coverage": _numbers(cell["coverage"], ".2f"),
+                "kept model": kept,
                 "fit, s": f"{cell['seconds']:.0f}",
             }
     cells = [cell for part in measured.values() for cell in part.values()]
@@ -178,9 +178,9 @@ def short_coverage_table() -> str:
         changes = {way: other / plain - 1.0 for way, other in zip(widths, others, strict=True)}
         rows[name] = {
             **{way: _numbers(part["coverage"], ".2f") for way, part in found.items()},
-            "single series ±": _numbers(found["default"]["spread"], ".2f"),
+            "± over single series": _numbers(found["default"]["spread"], ".2f"),
             **{
-                f"CRPS, {way}": " / ".join(f"{100.0 * c:+.1f}" for c in change) + " %"
+                f"CRPS change, {way}": " / ".join(f"{100.0 * c:+.1f}" for c in change) + " %"
                 for way, change in changes.items()
             },
         }
@@ -200,7 +200,7 @@ def irregular_table() -> str:
         rows[name] = {
             "seeds": str(len(cells)),
             **{IRREGULAR_NAMES.get(label, label): f"{value:.3f}" for label, value in means.items()},
-            f"below the truth (bar {BAR})": f"{gap:.3f}",
+            f"gap to the truth (bar {BAR})": f"{gap:.3f}",
         }
     source = source_of(
         (c for cells in found.values() for c in cells.values()), "python -m studies.benchmarks.irregular"

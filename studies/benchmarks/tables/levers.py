@@ -97,6 +97,6 @@ def lever_table(lines: list[Line]) -> str:
                 gains = [pair.gain for pair in here]
                 span = f"{gains[0]:+z.3f} to {gains[-1]:+z.3f}" if len(gains) > 1 else "–"
                 rows.append((lever, data, str(len(gains)), f"{np.median(gains):+z.3f}", span, here[-1].setting))
-    columns = ["lever", "data", "pairs", "gain, median", "lowest to highest", "the highest with"]
+    columns = ["lever", "data", "pairs", "median gain", "range of gains", "setting with the highest gain"]
     table = markdown_table(pd.DataFrame(rows, columns=columns))
     return table + (f"\n\nWithout such a pair: {', '.join(untried)}." if untried else "")

@@ -27,7 +27,7 @@ def time_table() -> str:
         return NOT_MEASURED
     steps = found["steps"]
     names = {step: f"`{' '.join(part['command'].split()[:3])} …`" for step, part in steps.items()}
-    columns = {"seconds": "seconds", "processor_seconds": "of the processor"}
+    columns = {"seconds": "seconds", "processor_seconds": "CPU seconds"}
     total = {key: sum(part[key] for part in steps.values()) for key in columns}
     parts = {**{names[step]: part for step, part in steps.items()}, "all": total}
     rows = {name: {text: f"{part[key]:.0f}" for key, text in columns.items()} for name, part in parts.items()}

@@ -20,7 +20,7 @@ def speed_table() -> str:
     if found is None:
         return NOT_MEASURED
     lines = [
-        "| work | | ms a step | × best peer | of the limit | compile, s | peak, MB |",
+        "| work | | ms per step | × best peer | share of the limit | compile, s | peak, MB |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in found["rows"]:
@@ -44,7 +44,7 @@ def blocks_table() -> str:
     if found is None:
         return NOT_MEASURED
     medians = found["median_ms"]
-    return grid("work, ms a step", {w: {k: f"{ms:.1f}" for k, ms in found.items()} for w, found in medians.items()})
+    return grid("work, ms per step", {w: {k: f"{ms:.1f}" for k, ms in found.items()} for w, found in medians.items()})
 
 
 def growth_table() -> str:
@@ -81,7 +81,7 @@ def growth_memory_table() -> str:
         ratio = again[field]["median_ms"][-1] / stored[field]["median_ms"][-1]
         values = stored[field]["values"]
         label = f"{measured['labels'][field]}, {values[0]} to {values[-1]}"
-        rows[label] = {**cells, "time at the end": f"× {ratio:.2f}"}
+        rows[label] = {**cells, "time ratio at the largest size": f"× {ratio:.2f}"}
     return grid("size", rows)
 
 
@@ -108,7 +108,7 @@ def first_use_table() -> str:
         "import": "`import wishflow`",
         "regressor": "… and `wishflow.FlowRegressor`",
         "cold": "fit, no cache",
-        "warm": "fit, from a warm cache of JAX",
+        "warm": "fit, with a warm JAX cache",
     }
     limits = {key: f"{limit:g}" for key, limit in found["limits"].items()}
     rows = {key: {"seconds": f"{s:.3g}", "limit": limits.get(key, "")} for key, s in found["median"].items()}
@@ -126,7 +126,7 @@ def waiting_table() -> str:
         fit, predict = (f"{median[key]:.1f} ({limit[key]:g})" for key in ("fit", "predict"))
         call, *data = name.split(", ")
         shown = ", ".join([f"`{call}`", *data])
-        rows[shown] = {"fit, seconds (limit)": fit, "200 rows or 24 steps, seconds (limit)": predict}
+        rows[shown] = {"fit, seconds (limit)": fit, "predict 200 rows or forecast 24 steps, seconds (limit)": predict}
     return grid("estimator", rows)
 
 
@@ -137,9 +137,14 @@ def latency_table() -> str:
         return NOT_MEASURED
     rows = {}
     for name, run in found["runs"].items():
-        times = {part: f"{run[part]['wall']:.3f}" for part in ("update", "forecast")}
+        times = {f"{part}, seconds": f"{run[part]['wall']:.3f}" for part in ("update", "forecast")}
         both = f"{run['both']['wall']:.3f} ({found['limit']:g})"
-        rows[name] = {"kept": run["kept"], **times, "both, seconds (limit)": both, "longest": f"{run['longest']:.3f}"}
+        rows[name] = {
+            "kept model": run["kept"],
+            **times,
+            "both, seconds (limit)": both,
+            "longest, seconds": f"{run['longest']:.3f}",
+        }
     return f"{grid('forecaster', rows)}\n\nSource: {source_text(found['provenance'])}."
 
 
@@ -150,11 +155,11 @@ def together_table() -> str:
         return NOT_MEASURED
     rows = {
         name: {
-            "steps of training a second, one by one": f"{run['alone']['steps_per_second']:,.0f}",
-            "together": f"{run['together']['steps_per_second']:,.0f}",
+            "training steps per second, one by one": f"{run['alone']['steps_per_second']:,.0f}",
+            "training steps per second, together": f"{run['together']['steps_per_second']:,.0f}",
             f"ratio (bar {found['limit']:.0f})": f"{run['steps_per_second_ratio']:.1f}",
-            "whole fits a second, one by one": f"{run['alone']['fits_per_second']:.3g}",
-            "all fits": f"{run['together']['fits_per_second']:.3g}",
+            "whole fits per second, one by one": f"{run['alone']['fits_per_second']:.3g}",
+            "whole fits per second, together": f"{run['together']['fits_per_second']:.3g}",
             "ratio": f"{run['fits_per_second_ratio']:.1f}",
         }
         for name, run in found["runs"].items()
@@ -169,13 +174,13 @@ def devices_table() -> str:
         return NOT_MEASURED
     rows = {
         name: {
-            f"objective of {found['steps']} steps, nats for each row": f"{run['nats_per_row']:.0e}",
-            "relative": f"{run['relative']:.0e}",
-            "predicted means, by their sd": f"{run['mean_by_sd']:.0e}",
+            f"objective over {found['steps']} steps, nats per row": f"{run['nats_per_row']:.0e}",
+            "objective, relative": f"{run['relative']:.0e}",
+            "predicted means, in predicted standard deviations": f"{run['mean_by_sd']:.0e}",
         }
         for name, run in found["runs"].items()
     }
-    about = f"largest difference of 1 and {found['devices']} devices"
+    about = f"largest difference between 1 and {found['devices']} devices"
     return f"{grid(about, rows)}\n\nSource: {source_text(found['provenance'])}."
 
 
@@ -186,13 +191,13 @@ def streaming_table() -> str:
         return NOT_MEASURED
     first, second = found["memory"]
     name = f"{found['rows']:,} rows of Parquet"
-    runs = {name: found["files"], "in memory, before": first, "in memory, after": second}
+    runs = {name: found["files"], "in memory, run before": first, "in memory, run after": second}
     rows = {
         name: {
             "steps": f"{run['steps']}",
             "rows per second": f"{run['rows_per_second']:,.0f}",
-            "rows per second of processors": f"{run['rows_per_cpu_second']:,.0f}",
-            "highest resident memory, GiB (limit 2)": f"{run['peak_gib']:.2f}",
+            "rows per CPU second": f"{run['rows_per_cpu_second']:,.0f}",
+            "peak resident memory, GiB (limit 2)": f"{run['peak_gib']:.2f}",
         }
         for name, run in runs.items()
     }
@@ -218,7 +223,7 @@ def projection_table() -> str:
         traffic = 8 * (2 + work.n_posteriors) * work.n_inducing**2
         sums = 2 * traffic / LINK_BYTES + N_SUMS * LINK_SECONDS
         seconds = {"steps": n_steps * steps["works"][key]["step_ms"] / 1e3, "sums over GPUs": n_steps * sums}
-        seconds["reading, processors of one process"] = MANY_ROWS / files["read"]["rows_per_cpu_second"]
+        seconds["reading, CPU time of one process"] = MANY_ROWS / files["read"]["rows_per_cpu_second"]
         rows[name] = {f"{part}, minutes": f"{value / 60:.1f}" for part, value in seconds.items()}
     return grid(f"one pass over {MANY_ROWS:.0e} rows on {N_GPUS} GPUs (projection)", rows)
 
@@ -243,7 +248,7 @@ def race_table() -> str:
     rows = {name: race_row(attempts, found["target"]) for name, attempts in found["attempts"].items()}
     goal = f"seconds to a log density of {found['target']:g}"
     cells = {
-        name: {goal: seconds, "log density then": score, "after": after}
+        name: {goal: seconds, "log density reached": score, "setting (iterations or epochs)": after}
         for name, (seconds, score, after) in rows.items()
     }
     return grid(f"{found['data']}, first split", cells) + f"\n\nSource: {source_text(found['provenance'])}."

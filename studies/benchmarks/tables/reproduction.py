@@ -276,7 +276,7 @@ def difference_row(data: str, variant: str, by_key: dict[tuple[str, str], dict[s
     """Scores of one variant; a plus is a gain over the base in a log density and a loss in the RMSE."""
     result, base = by_key[data, variant], by_key.get((data, BASE_VARIANT))
     kept = " (SGP kept on some splits)" if any(map(is_kept_text, result["status"])) else ""
-    row = {"data": data, "what is done": LABELS[variant] + kept, "splits": str(len(result["splits"]))}
+    row = {"data": data, "variant": LABELS[variant] + kept, "splits": str(len(result["splits"]))}
     for score in ("log_density", "mean_log_density_of_paths", "rmse"):
         name = tables.SCORE_NAMES[score]
         row[name] = f"{np.mean(split_scores(result, score)):.4g}"

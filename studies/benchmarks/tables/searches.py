@@ -55,10 +55,10 @@ def _pair(cheaper: dict[str, Any], full: dict[str, Any]) -> dict[str, str]:
     scores = [line["mean"]["log_density_of_more_paths"] for line in (cheaper, full)]
     return {
         "objective per row": f"{objectives[0]:.4f}",
-        "full q": f"{objectives[1]:.4f}",
-        "lost": f"{objectives[1] - objectives[0]:+.4f}",
+        "objective per row, full q": f"{objectives[1]:.4f}",
+        "loss": f"{objectives[1] - objectives[0]:+.4f}",
         "held-out log density": f"{scores[0]:.3f}",
-        "held-out, full q": f"{scores[1]:.3f}",
+        "held-out log density, full q": f"{scores[1]:.3f}",
         "splits": str(cheaper["job"]["splits"]),
     }
 

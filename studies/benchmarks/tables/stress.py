@@ -21,111 +21,113 @@ FILES, CHECKPOINTS, STRESS = "tests/test_files.py", "tests/training/test_checkpo
 PROMISES: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
     (
         "An error, or Ctrl-C without `checkpoint_dir`, in `fit`, `fit_many` or `update` leaves the estimator exactly "
-        "as it was, members and forecasters too.",
+        "as it was. This includes members and forecasters.",
         ("tests/estimators/test_refit.py",),
         ("disks",),
     ),
     (
-        "Training that ends below its start, or without finite numbers, warns and ends at its start or its last good "
-        "state, or at the state that held-back rows choose; `TrainingError` is raised where nothing usable is left.",
+        "If training ends with an objective below its start, or without finite numbers, it warns. It keeps its start, "
+        "its last good state, or the state that held-back rows choose. If no usable state is left, it raises "
+        "`TrainingError`.",
         ("tests/training/test_divergence.py",),
         (),
     ),
     (
-        "A step that is not finite is skipped and counted, and reaches no parameter. Where many are, jitter is "
-        "raised and steps are made ten times smaller, from the last good state, three times at most; then "
-        'training stops there. `history_["skipped"]`, `verbose`, `summary()` and warnings say it.',
+        "A step that is not finite is skipped and counted, and changes no parameter. After many skipped steps, "
+        "training resumes from the last good state with more jitter and steps ten times smaller, at most three times; "
+        'then it stops at that state. `history_["skipped"]`, `verbose`, `summary()` and warnings report it.',
         ("tests/training/test_backoff.py",),
         (),
     ),
     (
-        "Numerical failures are a `NumericalError` (`TrainingError`, `FactorisationError`) with cause and remedy. "
-        "200 inducing points, each four times, lengthscales of 0.001 and 1000, constant and identical columns: "
-        "finite predictions in float32 and float64.",
+        "Numerical failures raise a `NumericalError` (`TrainingError`, `FactorisationError`) that names the cause and "
+        "the remedy. Predictions are finite in float32 and float64 for 200 inducing points, each repeated four times, "
+        "for lengthscales of 0.001 and 1000, and for constant and identical columns.",
         ("tests/estimators/test_hard_numbers.py",),
         (),
     ),
     (
-        "A diffusion that has collapsed beside the noise of observations is named by `summary()` and `diagnose`.",
+        "`summary()` and `diagnose` report a diffusion that has collapsed relative to the observation noise.",
         ("tests/estimators/test_summary.py",),
         (),
     ),
     (
-        "Draws of a sparse GP with the true kernel and noise are calibrated: ranks of true values are uniform "
+        "Draws of a sparse GP with the true kernel and noise are calibrated: the ranks of the true values are uniform "
         "over 200 runs (χ², p > 0.01).",
         ("tests/agreement/test_calibration_of_draws.py",),
         (),
     ),
     (
-        "Model files of 0.1.0 and 0.2.0 load, one of every kind of estimator, and predict what they predicted.",
+        "Model files of versions 0.1.0 and 0.2.0, one for every kind of estimator, still load and give the same "
+        "predictions as they did then.",
         ("tests/reference",),
         (),
     ),
     (
-        "Eight threads that predict beside two that fit, and four processes that fit, have exactly the numbers "
-        "they have alone.",
+        "Eight threads that predict while two others fit, and four processes that fit at the same time, get exactly "
+        "the same numbers as when each runs alone.",
         ("tests/test_side_by_side.py",),
         (),
     ),
     (
-        "200 fits of 20 to 400 rows in one process: the second hundred adds at most 40 MiB of resident memory.",
+        "In 200 fits of 20 to 400 rows in one process, the second hundred fits add at most 40 MiB of resident memory.",
         ("tests/test_side_by_side.py",),
         (),
     ),
     (
-        "A fit with `checkpoint_dir` that is killed goes on where it was, and ends bit by bit as one that was not "
-        "(CPU). A phase by L-BFGS starts anew, with the same end.",
+        "A fit with `checkpoint_dir` that is killed can be resumed, and its result is bit-for-bit that of an "
+        "uninterrupted fit (CPU). An L-BFGS phase restarts from its beginning, with the same result.",
         (CHECKPOINTS, "tests/training/test_restarts.py", STRESS),
         ("kills",),
     ),
     (
-        "Checkpoints and model files are whole or not there: a full disk, a folder without rights and `kill -9` leave "
-        "the one before. Temporary files of killed processes are removed by the next write.",
+        "Checkpoints and model files are either complete or absent. After a full disk, a folder without permissions "
+        "or `kill -9`, the previous file is still there. The next write removes temporary files of killed processes.",
         (FILES, CHECKPOINTS, STRESS),
         ("kills", "disks"),
     ),
-    ("A file that is replaced keeps its access rights.", (FILES,), ()),
+    ("A file that is replaced keeps its access permissions.", (FILES,), ()),
     (
-        "Loading a model file runs no code of it. A file that contradicts itself is a `ModelFileError`, before "
-        "anything is built, and takes no more memory than its size justifies. A model that loads gives finite numbers "
-        "or one of our errors.",
+        "Loading a model file runs no code from it. A file that contradicts itself raises `ModelFileError` before "
+        "anything is built, and uses no more memory than its size justifies. A model that loads gives finite numbers "
+        "or raises an error of the package.",
         ("tests/estimators/test_hostile_files.py", STRESS),
         ("files",),
     ),
     (
-        "A damaged checkpoint is left out with a warning, and the fit ends as without it. One that was made by others "
-        "runs no code; the fit ends with finite numbers or one of our errors.",
+        "A damaged checkpoint is ignored with a warning, and the fit ends as it would without it. A checkpoint made by "
+        "someone else runs no code; the fit ends with finite numbers or an error of the package.",
         (CHECKPOINTS, STRESS),
         ("checkpoints",),
     ),
-    ("A damaged result file of a study counts as none.", (STRESS,), ("results",)),
+    ("A damaged result file of a study is treated as missing.", (STRESS,), ("results",)),
     (
-        "Any data give finite results or one of our errors; at least ten rows of numbers with a target that varies "
-        "can be fitted.",
+        "Any data give finite results or an error of the package. Data with at least ten rows of numbers and a target "
+        "that varies can be fitted.",
         ("tests/estimators/test_bad_input.py", STRESS),
         ("inputs",),
     ),
     (
-        "Times (as inputs, targets or labels), masked entries, labels of several types and stamps that nanoseconds "
-        "cannot count are refused by `DataError`.",
+        "Times (as inputs, targets or labels), masked entries, labels of mixed types and time stamps that nanoseconds "
+        "cannot represent raise `DataError`.",
         ("tests/estimators/test_bad_input.py",),
         (),
     ),
     (
-        "Downloads have a largest size, packed and unpacked, and a longest time. Damaged, encrypted and nested "
-        "archives are a `DatasetError`.",
+        "Downloads have a maximum size, packed and unpacked, and a time limit. Damaged, encrypted and nested archives "
+        "raise `DatasetError`.",
         ("tests/test_datasets.py",),
         (),
     ),
     (
-        "Threads may fit and predict together: BLAS has one thread while anyone computes, and as many as before "
-        "afterwards.",
+        "Threads may fit and predict at the same time. BLAS uses one thread while any of them computes, and its "
+        "previous number of threads afterwards.",
         ("tests/test_process.py",),
         (),
     ),
     (
-        "In a process that was forked after wishflow has computed, a call raises `ForkError` at once; JAX that other "
-        "code started before the fork is not noticed. Processes of joblib's default backend work.",
+        "In a process that was forked after wishflow has computed, a call raises `ForkError` at once. JAX that other "
+        "code started before the fork is not detected. Processes of joblib's default backend work.",
         ("tests/test_process.py",),
         (),
     ),
