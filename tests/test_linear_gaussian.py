@@ -92,6 +92,16 @@ def test_sums_of_weights_that_vanish_make_a_model_of_increments():
     )
 
 
+def test_each_series_may_have_its_own_prior_of_the_sums():
+    """The equation of a series is that of the model in which all series have its prior."""
+    stretches = [stretch_of(var_rows())]
+    mixed = linear.fitted(stretches, (1, 2), Prior(0.3, 3.0, (np.inf, 0.0, np.inf)))
+    for d, sums in enumerate((np.inf, 0.0, np.inf)):
+        same = linear.fitted(stretches, (1, 2), Prior(0.3, 3.0, sums))
+        np.testing.assert_allclose(mixed.weights[d], same.weights[d], rtol=1e-9)
+        np.testing.assert_allclose(mixed.constant[d], same.constant[d], rtol=1e-9)
+
+
 @pytest.mark.parametrize("prior", [Prior(0.1), Prior(1.0, np.inf), Prior(0.3, 10.0, 0.03)], ids=str)
 def test_the_evidence_is_the_density_of_the_rows(prior):
     """Beside n/2 log yᵀ(I + XR⁻¹Xᵀ)⁻¹y + ½ log|I + XR⁻¹Xᵀ|, in which no weight appears."""
@@ -173,6 +183,30 @@ def test_a_random_walk_takes_one_lag_and_no_calendar():
     frame = pd.DataFrame(np.random.default_rng(5).normal(size=(800, 2)).cumsum(0), days, list("ab"))
     found = choices.choose(judge_of(frame), Given())[0].config
     assert found.lags == (1,) and found.periods == ()
+
+
+def random_walks(n, dim, seed):
+    index = pd.bdate_range("2015-01-01", periods=n)
+    return pd.DataFrame(np.random.default_rng(seed).normal(size=(n, dim)).cumsum(axis=0), index)
+
+
+def test_long_random_walks_do_not_return_to_a_level():
+    """A VAR of prices estimates a return to their mean, and is worse than a random walk many steps ahead."""
+    frame = random_walks(1500, 5, 2)
+    found = choices.choose(judge_of(frame.iloc[:1200]), Given())[0].config
+    assert np.mean(np.array(found.prior.sums) == 0.0) > 0.6
+    later = judge_of(frame, 300 / 1500)
+    later.n_folds = 1
+    walk = later.score(Config((1,), prior=choices.WALK)).by_band
+    assert np.all(later.score(found).by_band < 1.03 * walk)
+    assert later.score(Config((1,), prior=Prior())).by_band[-1] > 1.1 * walk[-1]
+
+
+def test_prices_beside_series_with_a_mean_are_increments_by_themselves():
+    rows = np.column_stack([random_walks(1500, 2, 3), var_rows(1500, 2, seed=4)])
+    found = choices.choose(judge_of(pd.DataFrame(rows, columns=list("abcd"))), Given())[0].config
+    assert found.prior.sums == (0.0, 0.0, np.inf, np.inf)
+    assert "increments of 2 of 4 series" in found.prior.describe()
 
 
 def test_a_short_random_walk_has_no_level_and_small_weights():

@@ -27,6 +27,8 @@ CROSSES = (3.0, 10.0, math.inf)
 SUMS = (math.inf, 0.03, 0.0)
 # Nats that a logarithm must gain.
 LEAST_GAIN = 2.0
+# Nats by which levels must be ahead of increments: a random walk whose weights are fitted seems to return to its mean.
+LEAST_GAIN_OF_LEVELS = 1.0
 # Rank correlation with time from which on a column grows.
 LEAST_RANK_CORRELATION = 0.8
 
@@ -87,6 +89,24 @@ def by_itself(stretches: Sequence[Stretch], d: int, lags: tuple[int, ...]) -> fl
     """The highest evidence of column d without the others, in units of the stretches."""
     found = _sums(_column(stretches, d), lags)
     return -np.inf if found is None else max(log_evidence(found, lags, prior) for prior in priors_of(1))
+
+
+def has_unit_root(stretches: Sequence[Stretch], lags: tuple[int, ...]) -> Bool[np.ndarray, " D"]:
+    """Series of which, each by itself, an auto-regression of levels does not have a clearly higher evidence than one of
+    increments.
+    """
+
+    def gain(d: int) -> float:
+        found = _sums(_column(stretches, d), lags)
+        if found is None:
+            return 0.0
+        levels, increments = (
+            max(log_evidence(found, lags, Prior(tightness, sums=sums)) for tightness in TIGHTNESSES)
+            for sums in (math.inf, 0.0)
+        )
+        return increments - levels
+
+    return np.array([gain(d) > -LEAST_GAIN_OF_LEVELS for d in range(stretches[0].values.shape[1])])
 
 
 def _column(stretches: Sequence[Stretch], d: int) -> list[Stretch]:

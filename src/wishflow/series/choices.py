@@ -7,6 +7,7 @@ linear models alone, so a short series has the rolled choice as an alternative: 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -21,6 +22,13 @@ from .linear_prior import DEFAULT, Prior
 # described better by one of many candidates by chance.
 MARGIN, MARGIN_OF_ROWS = 0.001, 1.0
 TIGHTNESSES = (0.1, 0.03, 1.0)
+# Models of increments, which never return to a level: a VAR of prices estimates a return where there is none, and its
+# forecasts many steps ahead are worse than those of a random walk. The last candidate is a random walk.
+INCREMENTS = tuple(Prior(t, sums=0.0) for t in (0.3, 0.1, 0.03))
+WALK = Prior(0.01, math.inf, 0.0)
+# A series with a unit root by the evidence has increments unless its rolled CRPS is higher by so much, any other series
+# if it is lower by so much (docs/decisions.md).
+MOST_LOSS, LEAST_GAIN = 0.1, 0.02
 # Rows for each weight of a regression, and the most weights.
 ROWS_PER_WEIGHT, MOST_WEIGHTS = 4, 700
 # The same where the evidence chooses how far weights are from zero.
@@ -95,9 +103,14 @@ def by_rolled_forecasts(judge: Judge, given: Given) -> Choice:
         found = lag_candidates(judge.dim, judge.n_rows, judge.season)
         best, said = _best(judge, [dataclasses.replace(best, lags=p) for p in found], _margin(judge))
         reasons["lags"] = f"of {len(found)} candidates: {said}"
-    options = [best, *(dataclasses.replace(best, prior=Prior(t)) for t in TIGHTNESSES)]
+    priors = (*(Prior(t) for t in TIGHTNESSES), *INCREMENTS)
+    walk = dataclasses.replace(best, lags=given.lags or (1,), periods=given.periods or (), prior=WALK)
+    options = [best, *(dataclasses.replace(best, prior=p) for p in priors), walk]
     best, said = _best(judge, options)
     reasons["prior"] = f"{best.prior.describe()}: {said}"
+    if best is walk:
+        reasons.update({name: f"a random walk: {said}" for name in ("lags", "calendar") if name in reasons})
+    best, reasons = _with_increments_of_some(judge, best, reasons)
     if given.transform is None:
         best, reasons["transform"] = _with_logarithms(judge, best)
     return Choice(best, reasons, ROLLED)
@@ -158,6 +171,32 @@ def _best(judge: Judge, options: Sequence[Config], margin: float = MARGIN) -> tu
         return options[0], "too few rows to compare"
     gain = 100.0 * (1.0 - np.exp(lowest - first))
     return best, f"rolled CRPS {gain:.1f} % below the smallest" if gain > 0 else "the smallest is as good"
+
+
+def _with_increments_of_some(judge: Judge, config: Config, reasons: dict[str, str]) -> tuple[Config, dict[str, str]]:
+    """Increments for the series with a unit root, levels for the others: prices often stand beside rates and spreads.
+
+    The evidence of each series by itself says which, unless rolled forecasts clearly say otherwise: few windows of a
+    random walk tell whether it returns to a mean.
+    """
+    plain, walks = (
+        dataclasses.replace(config, prior=dataclasses.replace(config.prior, sums=sums)) for sums in (math.inf, 0.0)
+    )
+    levels, increments = judge.score(plain), judge.score(walks)
+    if levels is None or increments is None:
+        return config, reasons
+    change = np.log(increments.crps + linear.TINY).mean(0) - np.log(levels.crps + linear.TINY).mean(0)
+    has_unit_root = by_evidence.has_unit_root(judge.stretches(config), config.lags)
+    has_increments = change < np.where(has_unit_root, MOST_LOSS, -LEAST_GAIN)
+    if has_increments.all() or not has_increments.any():
+        sums: float | tuple[float, ...] = 0.0 if has_increments[0] else math.inf
+    else:
+        sums = tuple(0.0 if flag else math.inf for flag in has_increments)
+    if sums == config.prior.sums:
+        return config, reasons
+    prior = dataclasses.replace(config.prior, sums=sums)
+    said = f"{prior.describe()}: evidence and rolled CRPS of each series"
+    return dataclasses.replace(config, prior=prior), reasons | {"prior": said}
 
 
 def _with_logarithms(judge: Judge, config: Config) -> tuple[Config, str]:

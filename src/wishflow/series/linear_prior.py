@@ -28,14 +28,15 @@ class Prior:
         τ.
     cross : float
         c; infinity for series that do not see each other.
-    sums : float
+    sums : float or tuple of float
         The standard deviation of the sum of the weights of one series over all lags. A small one says that the level of
-        a series does not matter, and 0 makes the model one of increments; infinity says nothing.
+        a series does not matter, and 0 makes the model one of increments; infinity says nothing. A tuple has one for
+        the equation of each series.
     """
 
     tightness: float = TIGHTNESS
     cross: float = CROSS
-    sums: float = math.inf
+    sums: float | tuple[float, ...] = math.inf
 
     @property
     def is_separate(self) -> bool:
@@ -45,7 +46,10 @@ class Prior:
     def describe(self) -> str:
         """In words."""
         others = "none of other series" if self.is_separate else f"{self.cross:g} times smaller for other series"
-        sums = "" if math.isinf(self.sums) else f", sums over lags of scale {self.sums:g}"
+        if isinstance(self.sums, tuple):
+            sums = f", increments of {sum(value == 0.0 for value in self.sums)} of {len(self.sums)} series"
+        else:
+            sums = "" if math.isinf(self.sums) else f", sums over lags of scale {self.sums:g}"
         return f"scale {self.tightness:g} of the weights, {others}{sums}"
 
 
@@ -64,6 +68,7 @@ def precision(lags: Sequence[int], dim: int, n_inputs: int, prior: Prior) -> Flo
 
 def precision_of_sums(n_lags: int, dim: int, n_inputs: int, prior: Prior) -> Float[np.ndarray, "K K"] | None:
     """What the prior of the sums adds to the precision of all weights of a target; None where it says nothing."""
+    assert not isinstance(prior.sums, tuple), "one value for all series (`linear_gaussian.regression` splits a tuple)"
     if math.isinf(prior.sums):
         return None
     found = np.zeros((n_inputs, n_inputs))
