@@ -92,14 +92,17 @@ def test_sums_of_weights_that_vanish_make_a_model_of_increments():
     )
 
 
-def test_each_series_may_have_its_own_prior_of_the_sums():
-    """The equation of a series is that of the model in which all series have its prior."""
-    stretches = [stretch_of(var_rows())]
-    mixed = linear.fitted(stretches, (1, 2), Prior(0.3, 3.0, (np.inf, 0.0, np.inf)))
-    for d, sums in enumerate((np.inf, 0.0, np.inf)):
-        same = linear.fitted(stretches, (1, 2), Prior(0.3, 3.0, sums))
-        np.testing.assert_allclose(mixed.weights[d], same.weights[d], rtol=1e-9)
-        np.testing.assert_allclose(mixed.constant[d], same.constant[d], rtol=1e-9)
+def test_series_with_increments_enter_all_equations_by_them():
+    """The level of a series that never returns tells nothing about others: moved, it moves its own forecasts alone."""
+    rows = var_rows()
+    found = linear.fitted([stretch_of(rows)], (1, 2, 3), Prior(1.0, 3.0, (np.inf, 0.0, np.inf)))
+    sums = found.weights.reshape(D, 3, D).sum(axis=1)
+    np.testing.assert_allclose(sums[:, 1], 0.0, atol=1e-4)
+    assert np.abs(sums[:, [0, 2]]).max() > 0.1
+    none, move = np.zeros((1, 5, 0)), np.array([0.0, 7.0, 0.0])
+    np.testing.assert_allclose(
+        found.means(rows[None, :3] + move, none), found.means(rows[None, :3], none) + move, atol=0.02
+    )
 
 
 @pytest.mark.parametrize("prior", [Prior(0.1), Prior(1.0, np.inf), Prior(0.3, 10.0, 0.03)], ids=str)

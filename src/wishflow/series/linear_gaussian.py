@@ -128,8 +128,6 @@ def regression(found: Moments, lags: Sequence[int], prior: Prior) -> LinearModel
     Noise variances are rounded to powers of two, which a prior does not notice: series that share one, and their rows,
     also share a factorisation. The covariance is diagonal: `with_covariance` finds that of the residuals.
     """
-    if isinstance(prior.sums, tuple):
-        return _series_by_series(found, lags, prior, prior.sums)
     K, dim = found.cross.shape
     ridge = _Ridge.of(found, lags, prior)
     weights = np.zeros((dim, K))
@@ -142,14 +140,6 @@ def regression(found: Moments, lags: Sequence[int], prior: Prior) -> LinearModel
         group = shared[ridge.noise[shared] == value]
         weights[group] = _shared_solutions(found, ridge, group)
     return LinearModel(tuple(lags), weights[:, :-1], weights[:, -1], np.diag(ridge.variances))
-
-
-def _series_by_series(found: Moments, lags: Sequence[int], prior: Prior, sums: tuple[float, ...]) -> LinearModel:
-    """The equation of each series under its own prior of the sums; equations do not share weights."""
-    models = {value: regression(found, lags, dataclasses.replace(prior, sums=value)) for value in set(sums)}
-    rows = [(models[value].weights[d], models[value].constant[d]) for d, value in enumerate(sums)]
-    weights, constants = (np.array(part) for part in zip(*rows, strict=True))
-    return LinearModel(tuple(lags), weights, constants, next(iter(models.values())).covariance)
 
 
 def log_evidence(found: Moments, lags: Sequence[int], prior: Prior) -> float:

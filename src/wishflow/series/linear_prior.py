@@ -31,7 +31,7 @@ class Prior:
     sums : float or tuple of float
         The standard deviation of the sum of the weights of one series over all lags. A small one says that the level of
         a series does not matter, and 0 makes the model one of increments; infinity says nothing. A tuple has one for
-        the equation of each series.
+        each series that is seen, whatever the target: series with 0 enter all equations by their increments.
     """
 
     tightness: float = TIGHTNESS
@@ -68,12 +68,12 @@ def precision(lags: Sequence[int], dim: int, n_inputs: int, prior: Prior) -> Flo
 
 def precision_of_sums(n_lags: int, dim: int, n_inputs: int, prior: Prior) -> Float[np.ndarray, "K K"] | None:
     """What the prior of the sums adds to the precision of all weights of a target; None where it says nothing."""
-    assert not isinstance(prior.sums, tuple), "one value for all series (`linear_gaussian.regression` splits a tuple)"
-    if math.isinf(prior.sums):
+    deviations = np.broadcast_to(np.asarray(prior.sums, float), dim)
+    if np.isinf(deviations).all():
         return None
     found = np.zeros((n_inputs, n_inputs))
-    same = np.kron(np.ones((n_lags, n_lags)), np.eye(dim))
-    found[: n_lags * dim, : n_lags * dim] = same / max(prior.sums, LEAST_DEVIATION) ** 2
+    same = np.kron(np.ones((n_lags, n_lags)), np.diag(1.0 / np.maximum(deviations, LEAST_DEVIATION) ** 2))
+    found[: n_lags * dim, : n_lags * dim] = same
     return found
 
 
