@@ -33,7 +33,6 @@ def plain(frame):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_the_checks_of_skpro_pass(monkeypatch):
     # Without the checks of types that tests put around it: skpro reads the arguments of the constructor.
     monkeypatch.setattr(ProbaRegressor, "__init__", inspect.unwrap(ProbaRegressor.__init__))
