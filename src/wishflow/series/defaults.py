@@ -174,19 +174,19 @@ def judge_of(options: Mapping[str, Any], panel: Panel, X: Panel | None, fraction
     # With a lag above 1 rows that never came are rows of the grid.
     spec = DynamicsSpec(lags=2, max_gap=float(checks.positive_int("max_gap", options["max_gap"])))
     has_effects = checks.flag("panel_effects", options["panel_effects"])
-    units, tails = training_data(panel, X, spec, None, False, options["freq"], has_effects)
+    units, tails = training_data(panel, X, spec, None, False, options["freq"], is_scaled=False)
     pieces = []
     for key, tail in tails.items():
         tail = units.rows(tail, slice(-MOST_ROWS, None))
-        pieces += [_piece(units, key, tail, ticks) for ticks in units.ticks(tail)]
+        own = key if has_effects and len(tails) > 1 else None
+        pieces += [_piece(own, tail, ticks) for ticks in units.ticks(tail)]
     if not pieces or sum(len(p.values) for p in pieces) < choosing.LEAST_ROWS:
         raise DataError("too few rows follow each other; expected stretches of several rows.")
     return choosing.Judge(pieces, panel.columns, fraction)
 
 
-def _piece(units: Units, key: Any, tail: Tail, ticks: Ticks) -> choosing.Piece:
-    y, first = units.of_series(key).inverse(ticks.y), int(ticks.row[0])
-    return choosing.Piece(y, tail.index[ticks.row], ticks.u, first, len(tail.index), key if units.effects else None)
+def _piece(key: Any, tail: Tail, ticks: Ticks) -> choosing.Piece:
+    return choosing.Piece(ticks.y, tail.index[ticks.row], ticks.u, int(ticks.row[0]), len(tail.index), key)
 
 
 def given_periods(judge: choosing.Judge, calendar: bool | str) -> tuple[str, ...]:

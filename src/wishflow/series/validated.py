@@ -219,9 +219,9 @@ def _deviations(units: Units, tails: Mapping[Any, Tail], keys: Sequence[Any]) ->
     """Standard deviations in the units of y: of the series of each origin where series have scales of their own."""
     values = {key: units.of_series(key).inverse(tail.values) for key, tail in tails.items()}
     joined = np.concatenate(list(values.values()))
-    pooled = Scaler(np.nanmean(joined, axis=0), np.nanstd(joined, axis=0))
+    pooled = Scaler.of_seen(joined)
     own = series_scalers(values, pooled) if units.effects else {}
-    return np.stack([np.maximum(own.get(key, pooled).scale, linear.TINY)[None] for key in keys])
+    return np.stack([own.get(key, pooled).scale[None] for key in keys])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from ..numerics.scaling import ROUNDING, Scaler
 from .validated import Trial, Validated, choose, numbers_of
 
 # Standard errors by which the second fit must be ahead: of a GP drift, of which the evidence says nothing, and of a
@@ -19,6 +20,8 @@ from .validated import Trial, Validated, choose, numbers_of
 LEAD_OF_GP, LEAD_OF_LINEAR = 1.0, 2.0
 # The part of the CRPS that it must gain: fits that are nearly the same differ by little, but by many standard errors.
 LEAST_GAIN = 0.01
+# The part of the spread of a column within which two values are the same.
+SAME = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,10 +54,17 @@ def compared(found: Sequence[Validated], ways: Sequence[str]) -> Verdict:
 
 
 def _are_alike(first: Trial, second: Trial) -> bool:
-    """Whether two fits were scored on the same values, which have been through the units of each, and round there."""
+    """Whether two fits were scored on the same values, which have been through the units of each, and round there.
+
+    Values may differ by a small part of the spread of their column, in any unit and beside any offset.
+    """
     if first.y is None or second.y is None or first.y.shape != second.y.shape:
         return False
-    return np.allclose(first.y, second.y, rtol=1e-6, equal_nan=True)
+    if not np.array_equal(np.isnan(first.y), np.isnan(second.y)):
+        return False
+    columns = first.y.reshape(-1, first.y.shape[-1])
+    near = SAME * Scaler.of_seen(columns).scale + ROUNDING * np.abs(np.nan_to_num(first.y))
+    return bool((np.abs(np.nan_to_num(first.y - second.y)) <= near).all())
 
 
 def _table(found: Validated, way: str, is_kept: bool) -> pd.DataFrame:
