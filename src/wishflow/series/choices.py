@@ -86,8 +86,10 @@ class Given:
 def choose(judge: Judge, given: Given) -> tuple[Choice, ...]:
     """What the rows say: of a short series by the evidence, and by rolled forecasts where these choose otherwise.
 
-    Rolled forecasts alone choose for longer series.
+    Rolled forecasts alone choose for longer series, the evidence alone for those with too few rows to roll over.
     """
+    if judge.n_rows < LEAST_ROWS:
+        return (by_the_evidence(judge, given),)
     rolled = by_rolled_forecasts(judge, given)
     if not by_evidence.is_short(judge.n_rows, judge.dim):
         return (rolled,)

@@ -95,10 +95,16 @@ def why_plain(options: Mapping[str, Any], panel: Panel) -> str | None:
     if options["step"] != 1.0:
         return f"step={options['step']!r}: rows are several steps apart"
     n_rows = sum(len(table.index) for table in panel.tables.values())
-    if n_rows < choosing.LEAST_ROWS:
+    if n_rows < choosing.LEAST_ROWS and not _has_linear_alternative(options):
         return f"{n_rows} rows are too few to choose by"
     axis = TimeAxis.of([table.index for table in panel.tables.values()], options["freq"])
     return None if axis.is_regular else "stamps are irregular"
+
+
+def _has_linear_alternative(options: Mapping[str, Any]) -> bool:
+    """Whether a linear model may be kept instead of the one that is asked for (`validates`)."""
+    diffusion = options["diffusion"]
+    return "linear" in str(options["drift"]) and (diffusion == "wishart" or isinstance(diffusion, Wishart))
 
 
 def settings_of(options: Mapping[str, Any], panel: Panel, X: Panel | None, fraction: float) -> tuple[Settings, ...]:
@@ -180,8 +186,8 @@ def judge_of(options: Mapping[str, Any], panel: Panel, X: Panel | None, fraction
         tail = units.rows(tail, slice(-MOST_ROWS, None))
         own = key if has_effects and len(tails) > 1 else None
         pieces += [_piece(own, tail, ticks) for ticks in units.ticks(tail)]
-    if not pieces or sum(len(p.values) for p in pieces) < choosing.LEAST_ROWS:
-        raise DataError("too few rows follow each other; expected stretches of several rows.")
+    if not any(len(p.values) > 1 for p in pieces):
+        raise DataError("no rows follow each other; expected stretches of several rows.")
     return choosing.Judge(pieces, panel.columns, fraction)
 
 

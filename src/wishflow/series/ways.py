@@ -48,8 +48,12 @@ def compared(found: Sequence[Validated], ways: Sequence[str]) -> Verdict:
         scores = [f"{way} {numbers_of(one)}" for way, one in zip(ways, (first, second), strict=True)]
         said = f"CRPS on held-back rows: {'; '.join(scores)}"
         said += "" if which else ", not clearly ahead or behind at a band"
-    tables = [_table(one, way, k == which) for k, (one, way) in enumerate(zip(found, ways, strict=True))]
-    kept = dataclasses.replace(found[which], candidates=pd.concat(tables, ignore_index=True))
+    tables = [
+        _table(one.candidates, way, k == which)
+        for k, (one, way) in enumerate(zip(found, ways, strict=True))
+        if one.candidates is not None
+    ]
+    kept = dataclasses.replace(found[which], candidates=pd.concat(tables, ignore_index=True) if tables else None)
     return Verdict(which, kept, f"by {ways[which]}: {said}")
 
 
@@ -67,9 +71,8 @@ def _are_alike(first: Trial, second: Trial) -> bool:
     return bool((np.abs(np.nan_to_num(first.y - second.y)) <= near).all())
 
 
-def _table(found: Validated, way: str, is_kept: bool) -> pd.DataFrame:
+def _table(candidates: pd.DataFrame, way: str, is_kept: bool) -> pd.DataFrame:
     """The candidates of a fit; of a fit that is not kept none was."""
-    assert found.candidates is not None
-    table = found.candidates.assign(kept=found.candidates["kept"] & is_kept)
+    table = candidates.assign(kept=candidates["kept"] & is_kept)
     table.insert(0, "options by", way)
     return table
