@@ -297,7 +297,8 @@ def test_scores_are_honest():
 
 
 @pytest.mark.parametrize(
-    ("freq", "n", "season"), [("h", 100, 24), ("D", 100, 7), ("B", 100, 5), ("B", 53, 5), ("MS", 100, 12), ("QS", 50, 4)]
+    ("freq", "n", "season"),
+    [("h", 100, 24), ("D", 100, 7), ("B", 100, 5), ("B", 53, 5), ("MS", 100, 12), ("QS", 50, 4)],
 )
 def test_the_season_has_as_many_rows_as_the_shortest_period(freq, n, season):
     for start in ("2021-03-01", "2021-03-05"):

@@ -13,7 +13,16 @@ import wishflow as wf
 from wishflow.errors import DataError, NumericalError
 from wishflow.files.model_file import read_model, write_model
 from wishflow.series.data.slopes import numeric_slope
-from wishflow.series.data.transforms import KNOT, LOW, NAMES, SCALED_LOG, TRANSFORMS, log_units, scaled_log1p, square_root
+from wishflow.series.data.transforms import (
+    KNOT,
+    LOW,
+    NAMES,
+    SCALED_LOG,
+    TRANSFORMS,
+    log_units,
+    scaled_log1p,
+    square_root,
+)
 from wishflow.series.running import autoregressive
 
 SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 1, "n_train_samples": 2, "random_state": 0, "validation_fraction": 0}
@@ -126,7 +135,9 @@ def test_outside_of_the_support_there_is_no_density_and_no_past():
     assert model.end_ == HOURS[-1]
 
 
-@pytest.mark.parametrize(("name", "value"), [("log1p", -0.1), (SCALED_LOG, -0.1), ("sqrt", -0.1), ("log", 0.0), ("log", -1.0)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("log1p", -0.1), (SCALED_LOG, -0.1), ("sqrt", -0.1), ("log", 0.0), ("log", -1.0)]
+)
 def test_data_that_a_transform_does_not_take_are_refused(name, value):
     y = rain() + 1.0
     y.iloc[3] = value

@@ -173,7 +173,7 @@ def log_units(values: np.ndarray) -> tuple[float, ...]:
 def scales_of(transforms: ColumnTransforms, values: np.ndarray) -> tuple[float, ...]:
     """What the transforms need to know of their columns."""
     pairs = zip(transforms.choices, log_units(values), typical_values(values), strict=True)
-    return tuple(unit if isinstance(choice, str) and choice == SCALED_LOG else typical for choice, unit, typical in pairs)
+    return tuple(unit if isinstance(one, str) and one == SCALED_LOG else typical for one, unit, typical in pairs)
 
 
 @dataclasses.dataclass(frozen=True)
