@@ -1,10 +1,13 @@
 """Linear auto-regressions in closed form, what is chosen by them, and the recalibration of forecasts."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from wishflow.series import by_evidence, calibrating, choices, choosing, recalibration
+from wishflow import WishartForecaster
+from wishflow.series import by_evidence, calibrating, choices, choosing, defaults, recalibration
 from wishflow.series import linear_gaussian as linear
 from wishflow.series.choices import Given
 from wishflow.series.choosing import Config, Judge, Piece
@@ -188,6 +191,41 @@ def test_a_random_walk_takes_one_lag_and_no_calendar():
     assert found.lags == (1,) and found.periods == ()
 
 
+KINDS = {
+    "returns to a mean": lambda rng, n: var_rows(n, 2),
+    "random walks": lambda rng, n: rng.normal(size=(n, 2)).cumsum(axis=0),
+    "skewed": lambda rng, n: np.exp(0.5 * var_rows(n, 2)),
+    "counts with zeros": lambda rng, n: rng.poisson(np.exp(0.4 * var_rows(n, 2))).astype(float),
+}
+UNITS = (1e-150, 1e-20, 1e-13, 1e-8, 1e8, 1e20, 1e150)
+
+
+def chosen_for(rows):
+    """All that is chosen for these rows, without the reasons."""
+    frame = pd.DataFrame(rows, pd.bdate_range("2021-01-01", periods=len(rows)), ["a", "b"])
+    options = WishartForecaster().get_params(deep=False)
+    return [dataclasses.replace(one, reasons={}) for one in defaults.settings_of(options, read(frame, "y"), None, 0.1)]
+
+
+@pytest.mark.parametrize("n", [40, 100, 520])
+@pytest.mark.parametrize("kind", KINDS)
+def test_choices_do_not_depend_on_the_unit_of_y(kind, n):
+    rows = KINDS[kind](np.random.default_rng(0), n)
+    first = chosen_for(rows)
+    assert all(chosen_for(unit * rows) == first for unit in UNITS)
+    assert chosen_for(rows * np.array([1e-13, 1e8])) == first
+
+
+@pytest.mark.parametrize("n", [40, 100, 520])
+@pytest.mark.parametrize("kind", list(KINDS)[:2])
+def test_choices_do_not_depend_on_where_zero_is(kind, n):
+    """But for logarithms, which are of distances from zero."""
+    rows = KINDS[kind](np.random.default_rng(0), n)
+    first = chosen_for(rows)
+    for unit, offset in ((1.0, 1e6), (1.0, -1e9), (1e-8, 1.0), (1e8, -1e15)):
+        assert chosen_for(unit * rows + offset) == first
+
+
 def random_walks(n, dim, seed):
     index = pd.bdate_range("2015-01-01", periods=n)
     return pd.DataFrame(np.random.default_rng(seed).normal(size=(n, dim)).cumsum(axis=0), index)
@@ -222,7 +260,7 @@ def test_a_logarithm_is_for_the_column_whose_logarithm_is_a_normal_law():
     rows = var_rows(1200, 2, seed=3)
     values = np.column_stack([np.exp(rows[:, 0]), rows[:, 1] + 10.0])
     found = choices.choose(judge_of(pd.DataFrame(values, columns=["skewed", "plain"])), Given())[0]
-    assert found.config.transform == ("log1p", None)
+    assert found.config.transform == ("scaled_log1p", None)
 
 
 def test_short_series_that_grow_by_percentages_become_increments_of_logarithms():
@@ -232,7 +270,7 @@ def test_short_series_that_grow_by_percentages_become_increments_of_logarithms()
         growth[t] = 0.5 * growth[t - 1] + 0.006 * rng.normal(size=5)
     frame = pd.DataFrame(100.0 * np.exp(np.cumsum(0.01 + growth, axis=0)), columns=list("abcde"))
     found = choices.choose(judge_of(frame), Given())[0]
-    assert found.config.transform == ("log1p",) * 5
+    assert found.config.transform == ("scaled_log1p",) * 5
     assert found.config.prior.cross >= 10.0 and found.config.prior.sums == 0.0
     assert set(found.reasons) == {"calendar", "lags", "prior", "transform"}
 
@@ -256,6 +294,21 @@ def test_scores_are_honest():
     score = judge.score(Config((1,)))
     walk = judge.score(Config((1,), prior=Prior(1e-6)))
     assert score.total < walk.total
+
+
+@pytest.mark.parametrize(
+    ("freq", "n", "season"),
+    [("h", 100, 24), ("D", 100, 7), ("B", 100, 5), ("B", 53, 5), ("MS", 100, 12), ("QS", 50, 4)],
+)
+def test_the_season_has_as_many_rows_as_the_shortest_period(freq, n, season):
+    for start in ("2021-03-01", "2021-03-05"):
+        index = pd.date_range(start, periods=n, freq=freq)
+        assert choosing.season_of([index], choosing.eligible_periods([index])) == season
+
+
+def test_a_long_gap_is_no_step_of_a_season():
+    days = pd.bdate_range("2021-03-01", periods=100)
+    assert choosing.season_of([days[:40].append(days[70:])], ("week",)) == 5
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 import wishflow as wf
 from wishflow.errors import OptionError
 from wishflow.numerics.devices import computing, on_device
-from wishflow.series import defaults
+from wishflow.series import defaults, validated
 from wishflow.series.autoregressive import Start, build
 from wishflow.series.batches import masked_batch, series_batch
 from wishflow.series.choosing import bands_of
@@ -110,7 +110,8 @@ def test_options_that_are_given_are_not_chosen(y):
 @pytest.mark.parametrize(
     ("options", "n", "why"),
     [
-        ({}, 40, "too few"),
+        ({"drift": "gp"}, 40, "too few"),
+        ({"diffusion": "diagonal"}, 40, "too few"),
         ({"objective": "rollout"}, 200, "rollouts"),
         ({"latent_dim": 1}, 200, "latent"),
         ({"step": 0.5}, 200, "step"),
@@ -124,6 +125,46 @@ def test_without_rows_to_choose_by_options_are_plain(options, n, why):
     assert (found.lags, found.calendar, found.transform, found.rank) == (1, False, None, 10)
     assert (found.white_noise, found.n_inducing, found.max_iter, found.is_validated) == ("constant", 100, None, False)
     assert all(why in reason for reason in found.reasons.values()) and len(found.reasons) == 7
+
+
+@pytest.mark.parametrize("n", [4, 12, 40])
+def test_few_rows_keep_the_linear_model_that_the_evidence_chooses(n, tmp_path):
+    y = hourly(n).bfill().ffill()
+    model = wf.WishartForecaster().fit(y)
+    assert (model.spec_.drift, model.n_iter_, len(model.history_)) == ("linear", 0, 0)
+    assert model.status_.startswith("not trained") and model.status_.count("kept:") == 1
+    assert all(words in model.summary() for words in ("evidence", model.status_))
+    model.save(tmp_path / "model.wishflow")
+    one, two = (found.forecast(5, n_draws=20).samples.values for found in (model, wf.load(tmp_path / "model.wishflow")))
+    assert np.isfinite(one).all() and np.array_equal(one, two)
+    assert model.update(hourly(n + 2).bfill().ffill().iloc[n:]).end_ == hourly(n + 2).index[-1]
+
+
+@pytest.mark.parametrize(("n", "members"), [(60, 1), (190, 1), (100, 2)])
+def test_without_origins_to_prefer_it_by_nothing_is_trained_and_forecasts_are_the_same(n, members, y, monkeypatch):
+    """What is trained could not be kept: a linear model of all rows stays."""
+    options = {"max_iter": 10, "n_inducing": 8, "n_train_samples": 2, "n_members": members}
+    models = [wf.WishartForecaster(**options).fit(y.iloc[:n])]
+    monkeypatch.setattr(validated._Shared, "is_worth_training", True)
+    models.append(wf.WishartForecaster(**options).fit(y.iloc[:n]))
+    assert models[0].n_iter_ == 0 < models[1].n_iter_
+    one, two = (model.forecast(8, n_draws=50) for model in models)
+    np.testing.assert_array_equal(one.samples, two.samples)
+    pd.testing.assert_series_equal(one.log_prob(y), two.log_prob(y))
+    assert models[0].lags_ == models[1].lags_ and models[0].spec_ == models[1].spec_
+
+
+def test_enough_origins_are_worth_training(y):
+    assert wf.WishartForecaster(**QUICK).fit(y.iloc[:210]).n_iter_ > 0
+
+
+@pytest.mark.parametrize(("unit", "offset"), [(1e-13, 0.0), (1e-8, 1.0), (1.0, 1e6), (1e8, -1e15), (1e20, 0.0)])
+def test_forecasts_follow_unit_and_offset(unit, offset, y):
+    rows = y.iloc[:100] - 10.0
+    expected, found = (
+        wf.WishartForecaster().fit(one).forecast(8, n_draws=50).samples.values for one in (rows, unit * rows + offset)
+    )
+    np.testing.assert_allclose((found - offset) / unit, expected, atol=1e-5)
 
 
 def test_no_rows_held_back_is_the_plain_forecaster(y):

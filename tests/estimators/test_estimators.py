@@ -264,6 +264,25 @@ def test_scaler_centres_and_leaves_constant_columns(offset):
     np.testing.assert_allclose(scaler.inverse(scaled), values, rtol=1e-12)
 
 
+def test_a_column_far_from_zero_is_scaled_as_beside_it_and_rounding_is_not():
+    values = np.random.default_rng(0).normal(size=(200, 1))
+    for unit, offset in ((1.0, 1e6), (1.0, 1e10), (1e-6, 1e6), (1e-150, 0.0), (1e150, 1e155)):
+        for scaler in (Scaler.of(unit * values + offset), Scaler.of_seen(unit * values + offset)):
+            z = scaler.forward(unit * values + offset)
+            np.testing.assert_allclose(z, (values - values.mean()) / values.std(), atol=2e-3)
+    constant = np.full((200, 1), 1e6 + 0.1) + np.spacing(1e6) * np.sign(values)
+    assert Scaler.of(constant).scale == 1.0 == Scaler.of_seen(constant).scale
+
+
+def test_missing_entries_do_not_count_in_a_scale():
+    values = np.random.default_rng(0).normal(3.0, 2.0, (50, 2))
+    holes = np.where(np.arange(50)[:, None] % 3 == 0, np.nan, values)
+    holes[:, 1] = np.nan
+    scaler = Scaler.of_seen(holes)
+    np.testing.assert_allclose(scaler.mean, [np.nanmean(holes[:, 0]), 0.0])
+    np.testing.assert_allclose(scaler.scale, [np.nanstd(holes[:, 0]), 1.0])
+
+
 def test_scales_come_from_the_training_rows_alone(X, y, gp):
     assert np.array_equal(gp.x_scaler_.mean, X.mean(0)) or np.allclose(gp.x_scaler_.mean, X.mean(0), rtol=1e-13)
     before = gp.predict(X[:3])

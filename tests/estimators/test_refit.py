@@ -9,8 +9,9 @@ import wishflow as wf
 from wishflow.callbacks import Callback
 from wishflow.errors import DataError
 
-TIMES = pd.date_range("2024-01-01", periods=80, freq="h")
-SERIES = pd.DataFrame(np.random.default_rng(0).normal(size=(80, 2)).cumsum(axis=0), TIMES, ["a", "b"])
+# Rows enough that the forecaster trains.
+TIMES = pd.date_range("2024-01-01", periods=220, freq="h")
+SERIES = pd.DataFrame(np.random.default_rng(0).normal(size=(220, 2)).cumsum(axis=0), TIMES, ["a", "b"])
 
 
 class Interrupt(Callback):
@@ -91,6 +92,7 @@ def test_many_fits_succeed_together_or_not_at_all(X, y):
 def test_a_forecaster_too():
     interrupt = Interrupt()
     model = wf.WishartForecaster(max_iter=5, n_inducing=8, rank=1, random_state=0, callbacks=[interrupt]).fit(SERIES)
+    assert model.n_iter_ > 0
     before, predicted = dict(model.__dict__), model.predict(3)
     with pytest.raises(DataError):
         model.fit(SERIES.assign(c=1.0))  # a constant column

@@ -13,7 +13,16 @@ import wishflow as wf
 from wishflow.errors import DataError, NumericalError
 from wishflow.files.model_file import read_model, write_model
 from wishflow.series.data.slopes import numeric_slope
-from wishflow.series.data.transforms import KNOT, NAMES, TRANSFORMS, square_root
+from wishflow.series.data.transforms import (
+    KNOT,
+    LOW,
+    NAMES,
+    SCALED_LOG,
+    TRANSFORMS,
+    log_units,
+    scaled_log1p,
+    square_root,
+)
 from wishflow.series.running import autoregressive
 
 SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 1, "n_train_samples": 2, "random_state": 0, "validation_fraction": 0}
@@ -126,7 +135,9 @@ def test_outside_of_the_support_there_is_no_density_and_no_past():
     assert model.end_ == HOURS[-1]
 
 
-@pytest.mark.parametrize(("name", "value"), [("log1p", -0.1), ("sqrt", -0.1), ("log", 0.0), ("log", -1.0)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("log1p", -0.1), (SCALED_LOG, -0.1), ("sqrt", -0.1), ("log", 0.0), ("log", -1.0)]
+)
 def test_data_that_a_transform_does_not_take_are_refused(name, value):
     y = rain() + 1.0
     y.iloc[3] = value
@@ -136,12 +147,12 @@ def test_data_that_a_transform_does_not_take_are_refused(name, value):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_maps_are_one_to_one_with_the_slope_they_name(name):
-    part = square_root(0.01) if name == "sqrt" else TRANSFORMS[name]
+    part = {**TRANSFORMS, "sqrt": square_root(0.01), SCALED_LOG: scaled_log1p(30.0)}[name]
     z = np.linspace(-3.0, 6.0, 200)
     y = part.inverse(z)
     assert (np.diff(y) > 0.0).all() and (y > part.bound).all()
     np.testing.assert_allclose(part.forward(y), z, atol=1e-10)
-    step = 1e-6 * (y - max(part.bound, -10.0)) if name.startswith("log") else 1e-7
+    step = 1e-6 * (y - max(part.bound, -10.0)) if "log" in name else 1e-7
     np.testing.assert_allclose((part.forward(y + step) - part.forward(y - step)) / (2 * step), part.slope(y), rtol=1e-4)
     far = np.array([-1e5, -800.0, 800.0, 1e5])
     assert np.isfinite(part.inverse(far)).all() and (part.inverse(far) > part.bound).all()
@@ -160,6 +171,25 @@ def test_the_knot_of_the_root_follows_the_units(tmp_path):
     again = wf.load(tmp_path / "model")
     assert again.units_.transforms == one.units_.transforms
     np.testing.assert_array_equal(again.log_prob(y), one.log_prob(y))
+
+
+@pytest.mark.slow
+def test_the_unit_of_the_scaled_logarithm_follows_the_units(tmp_path):
+    """Log densities of the same rows in another unit differ by its logarithm. The unit is stored."""
+    y = rain()
+    one, other = (wf.WishartForecaster(transform=SCALED_LOG, **SMALL).fit(factor * y) for factor in (1.0, 1e-6))
+    np.testing.assert_allclose(one.log_prob(y), other.log_prob(1e-6 * y) + np.log(1e-6), atol=1e-4)
+    one.save(tmp_path / "model")
+    assert wf.load(tmp_path / "model").units_.transforms == one.units_.transforms
+
+
+def test_the_unit_of_the_scaled_logarithm_is_one_for_counts_and_small_without_zeros():
+    counts = np.random.default_rng(0).poisson(1.0, 300).astype(float)
+    prices = np.linspace(90.0, 110.0, 300)
+    units = log_units(np.column_stack([counts, prices, np.zeros(300)]))
+    np.testing.assert_allclose(units, (1.0, KNOT * 100.0, 1.0))
+    rainy = np.where(counts > 0.0, 0.2 * np.arange(300.0), 0.0)
+    assert log_units(rainy[:, None]) == (np.quantile(rainy[rainy > 0.0], LOW),)
 
 
 def test_old_files_have_a_knot_too(tmp_path):

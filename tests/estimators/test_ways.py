@@ -17,7 +17,7 @@ from wishflow.series.ways import compared
 from wishflow.training.journal import Trained
 
 WAYS = ("evidence", "rolled forecasts")
-Y = np.zeros((40, 24, 2))
+Y = np.random.default_rng(1).normal(size=(40, 24, 2))
 
 
 def fit_of(factors, drift="linear+gp", y=Y, noise=0.0, seed=0):
@@ -38,6 +38,7 @@ def fit_of(factors, drift="linear+gp", y=Y, noise=0.0, seed=0):
         (fit_of((0.995, 0.995, 0.995)), 0),  # ahead, but by nothing that matters
         (fit_of((0.5, 0.5, 1.01)), 0),  # it loses at one band
         (fit_of((0.9, 0.9, 0.9), y=Y + 1.0), 0),  # scored on other rows
+        (fit_of((0.9, 0.9, 0.9), y=Y + 1e-3), 0),
         (fit_of((0.9, 0.9, 0.9), y=Y + 4e-15), 1),  # the same rows after another transform
         (fit_of((0.5, 0.5, 0.5), y=None), 0),
     ],
@@ -47,6 +48,15 @@ def test_the_rolled_fit_is_kept_where_it_is_ahead_on_the_same_rows(second, which
     assert verdict.which == which and verdict.why.startswith(f"by {WAYS[which]}: ")
     table = verdict.kept.candidates
     assert table["options by"].tolist() == list(WAYS) and table["kept"].tolist() == [which == 0, which == 1]
+
+
+@pytest.mark.parametrize(("unit", "offset"), [(1.0, 1e7), (1e-13, 0.0), (1e9, -1e12)])
+def test_which_rows_were_scored_does_not_depend_on_unit_and_offset(unit, offset):
+    """A difference of a spread is one, beside an offset and in a small unit too, and rounding is none."""
+    first, moved = unit * Y + offset, unit * (Y + 1.0) + offset
+    for y, which in ((moved, 0), (np.nextafter(first, np.inf), 1)):
+        fits = (fit_of((1.0, 1.0, 1.0), y=first), fit_of((0.9, 0.9, 0.9), y=y))
+        assert compared(fits, WAYS).which == which
 
 
 def test_a_linear_fit_must_be_further_ahead_than_one_with_a_gp():

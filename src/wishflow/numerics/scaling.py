@@ -9,6 +9,9 @@ import numpy as np
 from ..errors import DataError
 
 FENCE = 10.0
+# A column is constant if its deviation is no more than this part of its largest entry: what rounding makes of a
+# constant, while numbers of six digits beside an offset of a million of them are still told apart.
+ROUNDING = 1e-13
 # In spreads of the quartiles: squares must not overflow.
 FARTHEST_OUTLIER = 1e100
 
@@ -30,9 +33,23 @@ class Scaler:
         unit = np.abs(values).max(axis=0)
         unit = np.where(unit > np.finfo(float).tiny, unit, 1.0)
         mean, sd = (values / unit).mean(axis=0), (values / unit).std(axis=0)
-        scaler = cls(mean * unit, np.where(sd <= 1e-10, 1.0, sd * unit))
+        scaler = cls(mean * unit, np.where(sd <= ROUNDING, 1.0, sd * unit))
         scaler._check_span(values, name)
         return scaler
+
+    @classmethod
+    def of_seen(cls, values: np.ndarray) -> Scaler:
+        """`of` without entries that are missing (NaN), in any unit: powers of two are taken out, which rounds nothing.
+
+        A column without any entry has mean zero and scale one.
+        """
+        is_seen = ~np.isnan(values)
+        known, count = np.where(is_seen, values, 0.0), np.maximum(is_seen.sum(axis=0), 1)
+        exponent = np.frexp(np.abs(known).max(axis=0, initial=0.0))[1]
+        small = np.ldexp(known, -exponent)
+        mean = small.sum(axis=0) / count
+        sd = np.sqrt((np.where(is_seen, small - mean, 0.0) ** 2).sum(axis=0) / count)
+        return cls(np.ldexp(mean, exponent), np.where(sd <= ROUNDING, 1.0, np.ldexp(sd, exponent)))
 
     @classmethod
     def robust(cls, values: np.ndarray, name: str = "X") -> Scaler:

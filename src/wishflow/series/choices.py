@@ -13,9 +13,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Bool, Float
 
+from ..numerics.scaling import Scaler
 from . import by_evidence
 from . import linear_gaussian as linear
 from .choosing import LEAST_ROWS, Config, Judge, eligible_periods
+from .data.transforms import SCALED_LOG
 from .linear_prior import DEFAULT, Prior
 
 # A candidate that is larger must lower the log of the score by so much, and by so much more for few rows, which are
@@ -84,8 +86,10 @@ class Given:
 def choose(judge: Judge, given: Given) -> tuple[Choice, ...]:
     """What the rows say: of a short series by the evidence, and by rolled forecasts where these choose otherwise.
 
-    Rolled forecasts alone choose for longer series.
+    Rolled forecasts alone choose for longer series, the evidence alone for those with too few rows to roll over.
     """
+    if judge.n_rows < LEAST_ROWS:
+        return (by_the_evidence(judge, given),)
     rolled = by_rolled_forecasts(judge, given)
     if not by_evidence.is_short(judge.n_rows, judge.dim):
         return (rolled,)
@@ -200,7 +204,7 @@ def _with_increments_of_some(judge: Judge, config: Config, reasons: dict[str, st
 
 
 def _with_logarithms(judge: Judge, config: Config) -> tuple[Config, str]:
-    """log1p for skewed columns without negative values whose rolled density and CRPS are better behind it."""
+    """Logarithms for skewed columns without negative values whose rolled density and CRPS are better behind it."""
     candidates = _skewed(judge.raw)
     if not candidates.any():
         return config, "no column without negative values is strongly skewed"
@@ -213,7 +217,7 @@ def _with_logarithms(judge: Judge, config: Config) -> tuple[Config, str]:
 
 
 def _with_evident_logarithms(judge: Judge, config: Config) -> tuple[Config, str]:
-    """log1p for columns of positive numbers that are skewed or grow, and whose evidence is higher."""
+    """Logarithms for columns of positive numbers that are skewed or grow, and whose evidence is higher."""
     longest = max((p.values for p in judge.pieces), key=len)
     candidates = (_skewed(judge.raw) | by_evidence.grows(longest)) & (np.nanmin(judge.raw, axis=0) > 0.0)
     if not candidates.any():
@@ -226,17 +230,16 @@ def _with_evident_logarithms(judge: Judge, config: Config) -> tuple[Config, str]
 
 def _logged(config: Config, flags: Bool[np.ndarray, " D"]) -> Config:
     """With logarithms of these columns alone."""
-    transform = tuple("log1p" if flag else None for flag in flags) if flags.any() else ()
+    transform = tuple(SCALED_LOG if flag else None for flag in flags) if flags.any() else ()
     return dataclasses.replace(config, transform=transform)
 
 
 def _said_of(judge: Judge, wins: Bool[np.ndarray, " D"], why: str) -> str:
     names = ", ".join(str(c) for c in judge.columns[wins])
-    return f"log1p for {names}: {why}" if wins.any() else "log1p did not pay"
+    return f"{SCALED_LOG} for {names}: {why}" if wins.any() else f"{SCALED_LOG} did not pay"
 
 
 def _skewed(values: Float[np.ndarray, "N D"]) -> Bool[np.ndarray, " D"]:
     with np.errstate(invalid="ignore"):
-        centred = values - np.nanmean(values, axis=0)
-        skewness = np.nanmean(centred**3, axis=0) / np.maximum(np.nanstd(values, axis=0) ** 3, linear.TINY)
+        skewness = np.nanmean(Scaler.of_seen(values).forward(values) ** 3, axis=0)
     return (np.nanmin(values, axis=0) >= 0.0) & (skewness > LEAST_SKEWNESS)

@@ -36,6 +36,8 @@ SHORTEST_SEASON, LONGEST_SEASON = 24, 168
 LEAST_CYCLES, LEAST_IN_CYCLE = 2.0, 4
 # Two calendar years of 365 days are half a day short of two cycles of 365.25 days.
 SHORT_YEAR = 365.0 / 365.25
+# Longer gaps, in median ones, are no steps.
+LONGEST_STEP = 4.0
 LEVELS = (np.arange(25) + 0.5) / 25
 NORMALS = scipy.special.ndtri(LEVELS)
 
@@ -114,7 +116,7 @@ class Judge:
         self.pieces, self.columns, self.fraction = list(pieces), columns, fraction
         values = np.concatenate([p.values for p in pieces])
         self.raw = values
-        self.sd = [np.maximum(scaler.scale, linear.TINY) for scaler in scalers_of(self.pieces, values)]
+        self.sd = [scaler.scale for scaler in scalers_of(self.pieces, values)]
         indices = [p.index for p in pieces]
         self.season = season_of(indices, eligible_periods(indices))
         n_held = max(self._fold(p.n_rows, 0)[1] - self._fold(p.n_rows, 0)[0] for p in pieces)
@@ -247,7 +249,7 @@ class Judge:
 
 def scalers_of(pieces: Sequence[Piece], joined: Float[np.ndarray, "N D"]) -> list[Scaler]:
     """Level and scale of each piece: those of its series in a panel, else of all rows."""
-    pooled = Scaler(np.nanmean(joined, axis=0), np.maximum(np.nanstd(joined, axis=0), linear.TINY))
+    pooled = Scaler.of_seen(joined)
     by_key: dict[Any, list[np.ndarray]] = {}
     for piece in pieces:
         by_key.setdefault(piece.key, []).append(piece.values)
@@ -334,8 +336,11 @@ def eligible_periods(indices: Sequence[pd.Index]) -> tuple[str, ...]:
 
 
 def season_of(indices: Sequence[pd.Index], periods: tuple[str, ...]) -> int | None:
-    """Rows in the shortest of the periods; None where there is none."""
+    """Rows in the shortest of the periods; None where there is none.
+
+    The mean gap counts the weekends that business days leave out, five rows being a week, but no long gap.
+    """
     if not periods:
         return None
-    stamps = seconds(max(indices, key=len))
-    return round(PERIODS[periods[0]][0] / float(np.median(np.diff(stamps))))
+    gaps = np.diff(seconds(max(indices, key=len)))
+    return round(PERIODS[periods[0]][0] / float(gaps[gaps <= LONGEST_STEP * np.median(gaps)].mean()))

@@ -95,10 +95,16 @@ def why_plain(options: Mapping[str, Any], panel: Panel) -> str | None:
     if options["step"] != 1.0:
         return f"step={options['step']!r}: rows are several steps apart"
     n_rows = sum(len(table.index) for table in panel.tables.values())
-    if n_rows < choosing.LEAST_ROWS:
+    if n_rows < choosing.LEAST_ROWS and not _has_linear_alternative(options):
         return f"{n_rows} rows are too few to choose by"
     axis = TimeAxis.of([table.index for table in panel.tables.values()], options["freq"])
     return None if axis.is_regular else "stamps are irregular"
+
+
+def _has_linear_alternative(options: Mapping[str, Any]) -> bool:
+    """Whether a linear model may be kept instead of the one that is asked for (`validates`)."""
+    diffusion = options["diffusion"]
+    return "linear" in str(options["drift"]) and (diffusion == "wishart" or isinstance(diffusion, Wishart))
 
 
 def settings_of(options: Mapping[str, Any], panel: Panel, X: Panel | None, fraction: float) -> tuple[Settings, ...]:
@@ -174,19 +180,19 @@ def judge_of(options: Mapping[str, Any], panel: Panel, X: Panel | None, fraction
     # With a lag above 1 rows that never came are rows of the grid.
     spec = DynamicsSpec(lags=2, max_gap=float(checks.positive_int("max_gap", options["max_gap"])))
     has_effects = checks.flag("panel_effects", options["panel_effects"])
-    units, tails = training_data(panel, X, spec, None, False, options["freq"], has_effects)
+    units, tails = training_data(panel, X, spec, None, False, options["freq"], is_scaled=False)
     pieces = []
     for key, tail in tails.items():
         tail = units.rows(tail, slice(-MOST_ROWS, None))
-        pieces += [_piece(units, key, tail, ticks) for ticks in units.ticks(tail)]
-    if not pieces or sum(len(p.values) for p in pieces) < choosing.LEAST_ROWS:
-        raise DataError("too few rows follow each other; expected stretches of several rows.")
+        own = key if has_effects and len(tails) > 1 else None
+        pieces += [_piece(own, tail, ticks) for ticks in units.ticks(tail)]
+    if not any(len(p.values) > 1 for p in pieces):
+        raise DataError("no rows follow each other; expected stretches of several rows.")
     return choosing.Judge(pieces, panel.columns, fraction)
 
 
-def _piece(units: Units, key: Any, tail: Tail, ticks: Ticks) -> choosing.Piece:
-    y, first = units.of_series(key).inverse(ticks.y), int(ticks.row[0])
-    return choosing.Piece(y, tail.index[ticks.row], ticks.u, first, len(tail.index), key if units.effects else None)
+def _piece(key: Any, tail: Tail, ticks: Ticks) -> choosing.Piece:
+    return choosing.Piece(ticks.y, tail.index[ticks.row], ticks.u, int(ticks.row[0]), len(tail.index), key)
 
 
 def given_periods(judge: choosing.Judge, calendar: bool | str) -> tuple[str, ...]:

@@ -89,8 +89,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         Frequency of a regular grid, such as "h"; a number where stamps are numbers. Every row goes to the step nearest
         to it, and rows of one step are merged cell by cell. None: the stamps say what a step is (`freq_`).
     transform : str, transformer, dict, "auto" or None, default="auto"
-        Transform of the columns before the model sees them: a name ("log1p", "log", "sqrt", "asinh"), an object with
-        `transform` and `inverse_transform`, or a dict of them by column.
+        Transform of the columns before the model sees them: a name ("log1p", "scaled_log1p", "log", "sqrt", "asinh"),
+        an object with `transform` and `inverse_transform`, or a dict of them by column.
     objective : {"transition", "rollout"}, default="transition"
         "transition" scores each row given those before it (with a latent state: by particles). "rollout" scores free
         simulations from the first row of a window (with a latent state: from its first rows, encoded), as in the paper.
@@ -168,8 +168,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
     training_ : TrainingSpec
         How the model was trained: the preset with the options that were given.
     history_ : DataFrame
-        One row for each iteration: `objective` and its parts. See Notes on `bound`. With several members it has a
-        column "member".
+        One row for each iteration, none where nothing was trained: `objective` and its parts. See Notes on `bound`.
+        With several members it has a column "member".
     validation_history_ : DataFrame or None
         The candidates that were compared on the held-back rows: CRPS by band of horizons, coverage of 80 % intervals,
         and which one was kept. None where nothing was compared. With several members it has a column "member", and
@@ -250,15 +250,19 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
     Choice of options: lags, calendar and transform that are "auto" are chosen by rolled forecasts of linear models over
     the last rows, the sizes by the number of rows and series. Below 500 rows the evidence of the linear model chooses
     lags, transform and prior too. Where the two differ, both are trained, which takes twice as long. The held-back rows
-    decide: the choice of the evidence is kept unless the other one is clearly ahead.
+    decide: the choice of the evidence is kept unless the other one is clearly ahead. Below 50 rows the evidence alone
+    chooses. Choices do not depend on the unit of y, nor, but for logarithms, on where its zero is.
 
     Held-back rows: the last `validation_fraction` of the rows also decides when training ends and what is kept of it:
     the linear auto-regression that training starts from, the Wishart noise beside it, or the GP drift too. What is kept
-    then sees all rows. Only models with a linear drift and the diffusion "wishart" are compared in this way.
+    then sees all rows. Only models with a linear drift and the diffusion "wishart" are compared in this way. Where the
+    held-back rows have fewer than 15 origins of forecasts (below about 195 rows) the linear auto-regression is kept,
+    and nothing is trained.
 
     Plain values: with `validation_fraction=0` nothing is chosen, and "auto" means `lags=1`, `calendar=False`,
     `transform=None`, `rank=10`, `white_noise="constant"`, `n_inducing=100` and the iterations of the preset. The same
-    holds for latent states, rollouts, irregular stamps, a `step` other than 1, and fewer than 50 rows.
+    holds for latent states, rollouts, irregular stamps and a `step` other than 1, and below 50 rows for a drift without
+    a linear part and for other diffusions than "wishart".
 
     Recalibration: forecasts become wider or narrower by horizon and column, so that intervals cover what they claim in
     rolled forecasts. `Forecast.log_prob` is of the recalibrated law, `log_prob` of the forecaster of the model.
@@ -271,9 +275,9 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
     Frequency: daily stamps that leave out every weekend are business days ("B"), and holidays are missing rows.
     `freq="D"` makes weekends steps too, and `freq=pd.offsets.CustomBusinessDay(holidays=…)` leaves out holidays.
 
-    Transforms: draws are mapped back and not cut. With "log1p" they lie above −1, and with "sqrt" some may be slightly
-    negative. Where that has no meaning use `limits=0`, or `np.maximum(draws, 0)` (log densities are then of the uncut
-    law).
+    Transforms: draws are mapped back and not cut. With "log1p" they lie above −1, with "scaled_log1p", log(1 + y/c) in
+    a unit c of the column, above −c, and with "sqrt" some may be slightly negative. Where that has no meaning use
+    `limits=0`, or `np.maximum(draws, 0)` (log densities are then of the uncut law).
 
     Limits: steps end at the limit they would cross. Log densities of forecasts include these point masses, and are −∞
     for values beyond the limits. Forecasts with limits are not recalibrated.

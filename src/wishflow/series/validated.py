@@ -3,7 +3,8 @@
 A linear Gaussian auto-regression in closed form comes first. The GP drift and the Wishart noise are then trained
 beside its weights on the rows before the held-back part, and forecasts are rolled over that part. What does not lose
 to the linear model at any band of horizons is kept: the whole, a part of the GP drift, the noise alone, or nothing.
-At the end the weights are those of all rows, and the rest of the training sees all rows too.
+At the end the weights are those of all rows, and the rest of the training sees all rows too. Where there are too few
+origins to prefer anything to the linear model, nothing is trained.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ DAMPINGS = (1.0, 0.5, 0.25, 0.0)
 SLACK = 0.001
 # Standard errors by which the best candidate must be ahead of the linear model.
 LEAD = 1.0
+# Fewer steps before the held-back rows are not trained on.
+LEAST_TRAINED = 10
 # Rows that count as divided equally between members: without them few held-back rows give one member all the weight.
 PRIOR_ROWS = 20.0
 # Held-back steps that later rows are compared with, the latest ones.
@@ -170,24 +173,20 @@ class Validated:
 
 
 def is_possible(problem: ValidatedProblem) -> bool:
-    """Whether some origin has a past and a horizon to be scored on, and training has steps without the held-back."""
-    lags = chosen_lags(problem.spec.lags)
-    parts = parts_of(problem.units, problem.tails, problem.training.validation_fraction)
-    n_held = max(p.end - p.first for p in parts)
-    n_before = sum(max(0, p.first - max(lags)) for p in parts)
-    origins = origins_in(parts, problem.units, lags, horizon_of(n_held, problem.season))
-    return origins is not None and n_before >= 10
+    """Whether some step has a past, so that there is a linear model."""
+    memory = max(chosen_lags(problem.spec.lags))
+    return any(len(ticks.h) > memory for tail in problem.tails.values() for ticks in problem.units.ticks(tail))
 
 
 @dataclasses.dataclass(frozen=True)
 class _Shared:
-    """What all members have in common: rows, origins of forecasts, and linear models of the rows before the held-back
-    part and of all rows.
+    """What all members have in common: rows, origins of forecasts (None: no row has a past and a horizon), and linear
+    models of the rows before the held-back part (of all rows where none come before it) and of all rows.
     """
 
     parts: Sequence[Part]
     n_steps: int
-    origins: Origins
+    origins: Origins | None
     before: linear.LinearModel
     whole: linear.LinearModel
     transitions: Transitions
@@ -204,9 +203,19 @@ class _Shared:
         origins = origins_in(parts, units, lags, n_steps)
         before = linear.fitted(rows, lags, problem.prior, [p.first for p in parts])
         whole = linear.fitted(rows, lags, problem.prior)
-        assert origins is not None and before is not None and whole is not None
-        sd = _deviations(units, problem.tails, origins.keys)
+        assert whole is not None
+        sd = _deviations(units, problem.tails, () if origins is None else origins.keys)
+        before = whole if before is None else before
         return cls(parts, n_steps, origins, before, whole, *transitions_of(parts, lags), sd)
+
+    @property
+    def n_origins(self) -> int:
+        return 0 if self.origins is None else len(self.origins)
+
+    @property
+    def is_worth_training(self) -> bool:
+        """Whether there are origins enough for `choose` to keep what was trained, and steps to train on."""
+        return self.n_origins >= LEAST_ORIGINS and int((~self.is_held).sum()) >= LEAST_TRAINED
 
     def counts_steps(self, memory: int) -> bool:
         """Whether steps are scored one by one; otherwise rows with holes are scored by the filter."""
@@ -219,20 +228,20 @@ def _deviations(units: Units, tails: Mapping[Any, Tail], keys: Sequence[Any]) ->
     """Standard deviations in the units of y: of the series of each origin where series have scales of their own."""
     values = {key: units.of_series(key).inverse(tail.values) for key, tail in tails.items()}
     joined = np.concatenate(list(values.values()))
-    pooled = Scaler(np.nanmean(joined, axis=0), np.nanstd(joined, axis=0))
+    pooled = Scaler.of_seen(joined)
     own = series_scalers(values, pooled) if units.effects else {}
-    return np.stack([np.maximum(own.get(key, pooled).scale, linear.TINY)[None] for key in keys])
+    return np.array([own.get(key, pooled).scale[None] for key in keys])
 
 
 @dataclasses.dataclass(frozen=True)
 class _Outcome:
-    """A member: what was kept of it, all its candidates, the one that was kept, and its state before it saw the
-    held-back rows (None: the linear model with Gaussian noise).
+    """A member: what was kept of it, all its candidates, the one that was kept (None: there was nothing to compare by),
+    and its state before it saw the held-back rows (None: the linear model with Gaussian noise).
     """
 
     trained: Trained
-    candidates: pd.DataFrame
-    kept: Trial
+    candidates: pd.DataFrame | None
+    kept: Trial | None
     state: DynamicsModel | None
 
 
@@ -263,7 +272,10 @@ def train_validated(problems: Sequence[ValidatedProblem], calls: CallbackList, w
     return Validated(tuple(found[k].trained for k in kept), weights[kept], candidates, calibration, scores, rolled)
 
 
-def _mean_trial(trials: Sequence[Trial], weights: Float[np.ndarray, " K"]) -> Trial:
+def _mean_trial(kept: Sequence[Trial | None], weights: Float[np.ndarray, " K"]) -> Trial | None:
+    trials = [trial for trial in kept if trial is not None]
+    if not trials:
+        return None
     crps = np.tensordot(weights, np.stack([trial.crps for trial in trials]), axes=1)
     return dataclasses.replace(trials[0], crps=crps)
 
@@ -276,9 +288,15 @@ def _trained_alone(problem: ValidatedProblem, shared: _Shared) -> _Outcome:
 def _trained_member(problem: ValidatedProblem, shared: _Shared, journal: Callable[[], Journal]) -> _Outcome:
     """Train, choose, and go on with all rows."""
     spec, origins, seed = problem.spec, shared.origins, problem.seed
-    scored = (origins, problem.units, shared.sd, seed)
     start = _jumping(_flat_model(problem, shared.before), problem, shared)
-    trials = [trial_of("linear, constant noise", start, *scored)]
+    trials = []
+    if origins is not None:
+        scored = (origins, problem.units, shared.sd, seed)
+        trials = [trial_of("linear, constant noise", start, *scored)]
+    if origins is None or not shared.is_worth_training:
+        why = f"not trained: {shared.n_origins} origins in the held-back rows are too few to prefer it by"
+        trained = _flat_trained(problem, shared, f"{why}; kept: linear, constant noise", journal())
+        return _outcome(problem, trained, trials, trials[0] if trials else None, start)
     # Jumps are what is left: those of the linear model may be noise that depends on the state.
     run = _Training(problem, shared, journal)
     first, best, step = run.first()
@@ -288,15 +306,27 @@ def _trained_member(problem: ValidatedProblem, shared: _Shared, journal: Callabl
     kept = choose(trials)
     why = _reason(trials, kept, len(origins), shared.n_steps)
     if kept.damping is None:
-        model = jax.tree.map(np.asarray, _flat_model(problem, shared.whole))
-        trained = Trained(model, first.history, first.n_iter, f"{first.status}; {why}", _flat(spec))
+        trained = _flat_trained(problem, shared, f"{first.status}; {why}", journal())
+        trained = dataclasses.replace(trained, history=first.history, n_iter=first.n_iter)
         state = start
     else:
         trained = run.rest(first, best, step, shared.whole, kept.damping, why)
         state = damped(state, kept.damping)
+    return _outcome(problem, trained, trials, kept, state)
+
+
+def _flat_trained(problem: ValidatedProblem, shared: _Shared, status: str, journal: Journal) -> Trained:
+    """The linear model of all rows, without any iteration."""
+    return journal.trained(_flat_model(problem, shared.whole), [status], [_flat(problem.spec)])[0]
+
+
+def _outcome(
+    problem: ValidatedProblem, trained: Trained, trials: Sequence[Trial], kept: Trial | None, state: DynamicsModel
+) -> _Outcome:
     if state.field.jumps is not None:
         trained = trained_with(trained, state.field.jumps)
-    return _Outcome(trained, table_of(trials, kept), kept, None if trained.spec == _flat(spec) else state)
+    table = None if kept is None else table_of(trials, kept)
+    return _Outcome(trained, table, kept, None if trained.spec == _flat(problem.spec) else state)
 
 
 def _jumping(model: DynamicsModel, problem: ValidatedProblem, shared: _Shared) -> DynamicsModel:

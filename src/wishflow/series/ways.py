@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from ..numerics.scaling import ROUNDING, Scaler
 from .validated import Trial, Validated, choose, numbers_of
 
 # Standard errors by which the second fit must be ahead: of a GP drift, of which the evidence says nothing, and of a
@@ -19,6 +20,8 @@ from .validated import Trial, Validated, choose, numbers_of
 LEAD_OF_GP, LEAD_OF_LINEAR = 1.0, 2.0
 # The part of the CRPS that it must gain: fits that are nearly the same differ by little, but by many standard errors.
 LEAST_GAIN = 0.01
+# The part of the spread of a column within which two values are the same.
+SAME = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,21 +48,31 @@ def compared(found: Sequence[Validated], ways: Sequence[str]) -> Verdict:
         scores = [f"{way} {numbers_of(one)}" for way, one in zip(ways, (first, second), strict=True)]
         said = f"CRPS on held-back rows: {'; '.join(scores)}"
         said += "" if which else ", not clearly ahead or behind at a band"
-    tables = [_table(one, way, k == which) for k, (one, way) in enumerate(zip(found, ways, strict=True))]
-    kept = dataclasses.replace(found[which], candidates=pd.concat(tables, ignore_index=True))
+    tables = [
+        _table(one.candidates, way, k == which)
+        for k, (one, way) in enumerate(zip(found, ways, strict=True))
+        if one.candidates is not None
+    ]
+    kept = dataclasses.replace(found[which], candidates=pd.concat(tables, ignore_index=True) if tables else None)
     return Verdict(which, kept, f"by {ways[which]}: {said}")
 
 
 def _are_alike(first: Trial, second: Trial) -> bool:
-    """Whether two fits were scored on the same values, which have been through the units of each, and round there."""
+    """Whether two fits were scored on the same values, which have been through the units of each, and round there.
+
+    Values may differ by a small part of the spread of their column, in any unit and beside any offset.
+    """
     if first.y is None or second.y is None or first.y.shape != second.y.shape:
         return False
-    return np.allclose(first.y, second.y, rtol=1e-6, equal_nan=True)
+    if not np.array_equal(np.isnan(first.y), np.isnan(second.y)):
+        return False
+    columns = first.y.reshape(-1, first.y.shape[-1])
+    near = SAME * Scaler.of_seen(columns).scale + ROUNDING * np.abs(np.nan_to_num(first.y))
+    return bool((np.abs(np.nan_to_num(first.y - second.y)) <= near).all())
 
 
-def _table(found: Validated, way: str, is_kept: bool) -> pd.DataFrame:
+def _table(candidates: pd.DataFrame, way: str, is_kept: bool) -> pd.DataFrame:
     """The candidates of a fit; of a fit that is not kept none was."""
-    assert found.candidates is not None
-    table = found.candidates.assign(kept=found.candidates["kept"] & is_kept)
+    table = candidates.assign(kept=candidates["kept"] & is_kept)
     table.insert(0, "options by", way)
     return table

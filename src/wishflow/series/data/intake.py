@@ -27,17 +27,21 @@ def training_data(
     calendar: bool | str,
     freq: Any,
     has_effects: bool = False,
+    is_scaled: bool = True,
 ) -> tuple[Units, dict[Any, Tail]]:
-    """Training data: what is learnt of them (axis, transforms, scales, calendar), and the series in these units."""
+    """Training data: what is learnt of them (axis, transforms, scales, calendar), and the series in these units.
+
+    Without scales values are what they were, to the last digit: there and back again a zero need not be one.
+    """
     indices = [table.index for table in panel.tables.values()]
     axis, has_freq = TimeAxis.of(indices, freq), freq is not None
     rows = on_axis(axis, panel, X, {}, has_freq, spec.lags, spec.max_gap * spec.step)
     transforms, z = ColumnTransforms.learnt(transform, panel.columns, np.concatenate([r.values for r in rows.values()]))
     came = z[np.concatenate([r.is_row for r in rows.values()])]
-    y_scaler = Scaler(np.nanmean(came, axis=0), np.nanstd(came, axis=0))
+    y_scaler = Scaler.of_seen(came) if is_scaled else Scaler.identity(len(panel.columns))
     parts = dict(zip(rows, np.split(z, np.cumsum([len(r.index) for r in rows.values()])[:-1]), strict=True))
     effects: dict[Any, Scaler] = {}
-    if has_effects and len(rows) > 1:
+    if has_effects and is_scaled and len(rows) > 1:
         effects = series_scalers({key: parts[key][r.is_row] for key, r in rows.items()}, y_scaler)
     known = np.concatenate([r.covariates[r.is_row] for r in rows.values()])
     x_scaler = Scaler.identity(0) if X is None else Scaler.of(known, "X")

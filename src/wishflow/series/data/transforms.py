@@ -6,6 +6,7 @@ the density of the model times the slope dz/dy:
 - none, "asinh": on the whole line;
 - "log": above 0;
 - "log1p": above −1, so that some draws of a series with many zeros lie between −1 and 0;
+- "scaled_log1p": log(1 + y/c) with a unit c of the column (`log_units`), above −c: the same in any unit of y;
 - "sqrt": on the whole line; near zero and below the root goes on as its tangent (`square_root`);
 - a transformer: where its inverse leads, with slopes by differences.
 
@@ -33,6 +34,9 @@ from .slopes import numeric_slope, where_defined
 # of that of a typical value, and its slope ten times as high: values near zero keep most of their distances, and a draw
 # that goes as far below zero in z as a tenth of a typical z is at −3 % of a typical y.
 KNOT = 0.01
+# The unit of the scaled logarithm of a column with zeros: the value that this part of the others lies below, of counts
+# one. Steps from zero to the smallest values are then as long as others.
+LOW = 0.05
 # Of files that know no typical values: a straight line so short that draws behind it are zero but for rounding.
 NO_KNOT = 1e-12
 # The whole line, as far as numbers reach: exponentials of draws are positive and finite.
@@ -78,8 +82,9 @@ TRANSFORMS = {
     ),
     "asinh": Transform(np.arcsinh, lambda z: np.sinh(np.clip(z, -LARGEST, LARGEST)), lambda y: 1.0 / np.hypot(1.0, y)),
 }
-NAMES = ("none", "log1p", "log", "sqrt", "asinh")
-EXPONENTIAL = ("log1p", "log", "asinh")
+SCALED_LOG = "scaled_log1p"
+NAMES = ("none", "log1p", SCALED_LOG, "log", "sqrt", "asinh")
+EXPONENTIAL = ("log1p", SCALED_LOG, "log", "asinh")
 
 
 def square_root(knot: float) -> Transform:
@@ -99,6 +104,19 @@ def square_root(knot: float) -> Transform:
         return 0.5 / np.sqrt(np.maximum(y, knot))
 
     return Transform(forward, inverse, slope, is_data=lambda y: y >= 0.0, takes="values of at least 0")
+
+
+def scaled_log1p(unit: float) -> Transform:
+    """z = log(1 + y/c) for a unit c."""
+    log1p, largest = TRANSFORMS["log1p"], LARGEST - max(np.log(unit), 0.0)
+    return Transform(
+        lambda y: np.log1p(y / unit),
+        lambda z: np.maximum(np.expm1(np.minimum(z, largest)) * unit, np.nextafter(-unit, 0.0)),
+        lambda y: 1.0 / (unit + y),
+        bound=-unit,
+        is_data=log1p.is_data,
+        takes=log1p.takes,
+    )
 
 
 def of_object(transformer: Any, scale: float) -> Transform:
@@ -121,6 +139,8 @@ def _one(choice: Any, scale: float | None) -> Transform:
             raise unknown_option("transform", choice, list(NAMES))
         if choice == "sqrt":
             return square_root(NO_KNOT if scale is None else KNOT * scale)
+        if choice == SCALED_LOG:
+            return scaled_log1p(1.0 if scale is None else scale)
         return TRANSFORMS[choice]
     if hasattr(choice, "transform") and hasattr(choice, "inverse_transform"):
         return of_object(choice, 1.0 if scale is None else scale)
@@ -137,10 +157,29 @@ def typical_values(values: np.ndarray) -> tuple[float, ...]:
     return tuple(float(np.median(column)) if len(column) else 1.0 for column in found)
 
 
+def log_units(values: np.ndarray) -> tuple[float, ...]:
+    """The unit of the scaled logarithm of each column without negative values: a hundredth of a typical value, so that
+    it is as good as a logarithm there, or a low value where there are zeros.
+    """
+    with np.errstate(invalid="ignore"):
+        above = [column[column > 0.0] for column in values.T]
+        has_zeros = (values == 0.0).any(axis=0)
+    return tuple(
+        float(np.quantile(column, LOW) if zeros else KNOT * np.median(column)) if len(column) else 1.0
+        for column, zeros in zip(above, has_zeros, strict=True)
+    )
+
+
+def scales_of(transforms: ColumnTransforms, values: np.ndarray) -> tuple[float, ...]:
+    """What the transforms need to know of their columns."""
+    pairs = zip(transforms.choices, log_units(values), typical_values(values), strict=True)
+    return tuple(unit if isinstance(one, str) and one == SCALED_LOG else typical for one, unit, typical in pairs)
+
+
 @dataclasses.dataclass(frozen=True)
 class ColumnTransforms:
     """One transform for each column, kept as it was chosen (a name, an object or None), so that it can be pickled, and
-    a typical value of the column in training; old files have none.
+    a typical value of the column in training, or the unit of its scaled logarithm; old files have none.
     """
 
     choices: tuple[Any, ...]
@@ -171,7 +210,8 @@ class ColumnTransforms:
     @classmethod
     def learnt(cls, choice: Any, columns: pd.Index, values: np.ndarray) -> tuple[ColumnTransforms, np.ndarray]:
         """The transforms of training data (checked), and the data behind them."""
-        transforms = cls.of(choice, columns, typical_values(values))
+        transforms = cls.of(choice, columns)
+        transforms = dataclasses.replace(transforms, scales=scales_of(transforms, values))
         transforms.check_data(values, columns)
         z = transforms.forward(values)
         transforms.check_objects(z, columns)
