@@ -47,7 +47,7 @@ def problem_of_dataset(estimator: Any, source: Any, target: Any, columns: Any, n
     frame = pd.DataFrame(summary.rows, columns=list(table.columns))
     X, y = frame[list(table.columns[:n])], frame[target if isinstance(target, str) else targets]
     scalers = Scaler(scaler.mean[:n], scaler.scale[:n]), Scaler(scaler.mean[n:], scaler.scale[n:])
-    problem = estimator._prepare(X, y, table.n_rows, scalers)
+    problem = estimator._prepare(X, y, n_rows=table.n_rows, scalers=scalers)
     scales = Scales(estimator.x_scaler_, estimator.y_scaler_, estimator.directions_)
     stream = RowStream(table, scales, problem.training.batch_size, n_parts, seed, np.zeros(0, int))
     return dataclasses.replace(problem, stream=stream, index=summary.index)

@@ -29,6 +29,7 @@ from ..training.loop import HELD_OUT
 from ..training.specs import TrainingSpec
 from . import plots, prediction
 from .data import checked_rows
+from .groups import groups_of
 from .law import Law
 from .members import Members, train_members
 from .summary import summary_of
@@ -62,8 +63,8 @@ class ModelEstimator(BaseEstimator, abc.ABC):
     # --- what a subclass fills in ---
 
     @abc.abstractmethod
-    def _prepare(self, X: Any, y: Any, n_rows: int | None = None) -> Problem:
-        """Check X and y and say what is to be trained; `n_rows` is what the preset's rule is asked for (None: N)."""
+    def _prepare(self, X: Any, y: Any, groups: Any = None) -> Problem:
+        """Check X and y and say what is to be trained; `groups` are those of `fit`."""
 
     @abc.abstractmethod
     def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
@@ -104,16 +105,22 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         X: np.ndarray,
         y: np.ndarray,
         likelihood: LikelihoodSpec,
+        groups: Any = None,
         n_rows: int | None = None,
         scalers: tuple[Scaler, Scaler] | None = None,
     ) -> Problem:
-        """Check the options, scale, and say what is to be trained; `scalers` are those of more rows than X and y."""
+        """Check the options, scale, and say what is to be trained.
+
+        X and y may be a sample of `n_rows` rows, whose scales are `scalers`. Copies of its rows are not looked for:
+        those outside it could not be kept apart.
+        """
         checks.verbosity(self.verbose)
         n_inducing = checks.positive_int("n_inducing", self.n_inducing)
         self.training_ = self._training(len(X) if n_rows is None else n_rows, X.shape[1])
         self.spec_ = self._model_spec(self.training_, likelihood)
         self.seed_ = checks.fixed_seed(self.random_state)
         known_x, known_y = (None, None) if scalers is None else scalers
+        numbers = groups_of(X, groups) if scalers is None else None
         self.x_scaler_ = Scaler.of(X, "X") if known_x is None else known_x
         self.y_scaler_ = target_scaler(y, likelihood, known_y)
         schedule = self.learning_rate if callable(self.learning_rate) else None
@@ -122,7 +129,9 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         self.directions_ = random_directions(X, n_inputs if state_dim is None else state_dim, self.seed_)
         X = with_directions(X, self.directions_)
         n_paths = self._n_predict()
-        return Problem(self.spec_, self.training_, X, y, n_inducing, self.seed_, schedule, n_inputs, n_paths)
+        return Problem(
+            self.spec_, self.training_, X, y, n_inducing, self.seed_, schedule, n_inputs, n_paths, groups=numbers
+        )
 
     def _accept(self, trained: Trained) -> None:
         """Keep what training gave."""
