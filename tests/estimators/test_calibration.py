@@ -15,7 +15,7 @@ import wishflow as wf
 from wishflow.errors import DataError, OptionError
 from wishflow.numerics.devices import computing
 from wishflow.regression.calibration import SCALES, HonestRows, calibrate
-from wishflow.regression.groups import groups_of
+from wishflow.regression.data import groups_of
 from wishflow.regression.leave_one_out import leave_one_out
 from wishflow.regression.members import _weights, folds_of, new_rows
 from wishflow.regression.prediction import predictive_cdf
@@ -377,7 +377,7 @@ def test_copies_of_rows_do_not_make_intervals_narrow(n_members, monkeypatch):
     model = wf.SparseGPRegressor(**options).fit(X, y)
     named = wf.SparseGPRegressor(**options).fit(X, y, groups=[f"row {x[0]}" for x in X])
     np.testing.assert_array_equal(named.predict_interval(X[:5]), model.predict_interval(X[:5]))
-    monkeypatch.setattr("wishflow.regression.groups.LEAST_DISTINCT", 1000)
+    monkeypatch.setattr("wishflow.regression.data.LEAST_DISTINCT", 1000)
     leaky = wf.SparseGPRegressor(**options).fit(X, y)
     assert covered(leaky) < 0.5 and covered(model) > 0.75
 

@@ -15,7 +15,16 @@ from ..errors import DataError
 from ..likelihoods import Bernoulli, Categorical, LikelihoodSpec
 from ..training.specs import TrainingSpec
 from . import plots, presets
-from .data import check_labels, check_same_rows, checked_rows, names_of_targets, our_errors, rows_of, target_names
+from .data import (
+    check_labels,
+    check_same_rows,
+    checked_rows,
+    groups_of,
+    names_of_targets,
+    our_errors,
+    rows_of,
+    target_names,
+)
 from .estimator import ModelEstimator, Validated, check_average
 from .flow_options import flow_spec, flow_training
 from .training import Problem
@@ -260,7 +269,7 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
             )
         n_classes = len(self.classes_)
         likelihood = Bernoulli() if n_classes == 2 else Categorical(n_classes)
-        return self._problem(X, labels[:, None].astype(float), likelihood, groups)
+        return self._problem(X, labels[:, None].astype(float), likelihood, groups_of(X, groups))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predict the probabilities of the classes.

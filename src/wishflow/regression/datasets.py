@@ -123,7 +123,7 @@ def _all_but(dataset: Any, model: Any, keep: Sequence[str]) -> list[str]:
     names = [name for name in dataset.schema.names if name not in keep]
     if len(names) != model.n_features_in_:
         raise DataError(
-            f"the data have {len(names)} columns beside those to keep, and the model {model.n_features_in_} inputs "
-            "without names; expected as many: fit to a frame, or select the columns."
+            f"the data have {len(names)} columns besides those to keep, and the model {model.n_features_in_} "
+            "inputs without names; expected the same number: fit to a frame, or select the columns."
         )
     return names

@@ -29,7 +29,6 @@ from ..training.loop import HELD_OUT
 from ..training.specs import TrainingSpec
 from . import plots, prediction
 from .data import checked_rows
-from .groups import groups_of
 from .law import Law
 from .members import Members, train_members
 from .summary import summary_of
@@ -105,14 +104,13 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         X: np.ndarray,
         y: np.ndarray,
         likelihood: LikelihoodSpec,
-        groups: Any = None,
+        groups: np.ndarray | None = None,
         n_rows: int | None = None,
         scalers: tuple[Scaler, Scaler] | None = None,
     ) -> Problem:
         """Check the options, scale, and say what is to be trained.
 
-        X and y may be a sample of `n_rows` rows, whose scales are `scalers`. Copies of its rows are not looked for:
-        those outside it could not be kept apart.
+        `groups` are numbers of groups of rows. X and y may be a sample of `n_rows` rows, whose scales are `scalers`.
         """
         checks.verbosity(self.verbose)
         n_inducing = checks.positive_int("n_inducing", self.n_inducing)
@@ -120,7 +118,6 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         self.spec_ = self._model_spec(self.training_, likelihood)
         self.seed_ = checks.fixed_seed(self.random_state)
         known_x, known_y = (None, None) if scalers is None else scalers
-        numbers = groups_of(X, groups) if scalers is None else None
         self.x_scaler_ = Scaler.of(X, "X") if known_x is None else known_x
         self.y_scaler_ = target_scaler(y, likelihood, known_y)
         schedule = self.learning_rate if callable(self.learning_rate) else None
@@ -130,7 +127,7 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         X = with_directions(X, self.directions_)
         n_paths = self._n_predict()
         return Problem(
-            self.spec_, self.training_, X, y, n_inducing, self.seed_, schedule, n_inputs, n_paths, groups=numbers
+            self.spec_, self.training_, X, y, n_inducing, self.seed_, schedule, n_inputs, n_paths, groups=groups
         )
 
     def _accept(self, trained: Trained) -> None:

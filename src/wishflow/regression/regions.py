@@ -20,8 +20,7 @@ from jaxtyping import Float, Int
 
 from ..errors import DataError
 from ..specs import checks
-from .data import checked_targets
-from .groups import checked_groups
+from .data import checked_groups, checked_targets
 
 # Ranks leave rounding aside: 100 · 0.55 is a little more than 55, and 5/6 as a double a little more than 5/6.
 ROUNDING = 1e-12
@@ -52,7 +51,7 @@ def conformal_radius(distances: Float[np.ndarray, " N"], coverage: float) -> flo
     if not math.isfinite(radius):  # NaN is sorted behind all numbers
         n_bad = int((~np.isfinite(distances)).sum())
         raise DataError(
-            f"{n_bad} of {n_rows} calibration rows are at no finite distance from their prediction; expected rows like "
+            f"{n_bad} of {n_rows} calibration rows have no finite distance to their prediction; expected rows like "
             "those of training: check their inputs and targets."
         )
     return radius

@@ -30,6 +30,7 @@ from .data import (
     checked_numbers,
     checked_rows,
     checked_targets,
+    groups_of,
     names_of_targets,
     rows_of,
     target_names,
@@ -214,8 +215,10 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         if isinstance(likelihood, Bernoulli | Categorical):
             raise OptionError(f"likelihood={self.likelihood!r} is for classes; use FlowClassifier for labels.")
         y = y if y.ndim == 2 else y[:, None]
+        # Copies of the rows of a sample are not looked for: those outside it could not be kept apart.
+        together = groups_of(X, groups) if scalers is None else None
         likelihoods.build(likelihood, y.shape[1]).validate(y)
-        return self._problem(X, y, with_log_rate(likelihood, y), groups, n_rows, scalers)
+        return self._problem(X, y, with_log_rate(likelihood, y), together, n_rows, scalers)
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         """(N, P, …) as it is for several targets, (N, …) for one."""

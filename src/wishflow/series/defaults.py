@@ -180,7 +180,7 @@ def judge_of(options: Mapping[str, Any], panel: Panel, X: Panel | None, fraction
         tail = units.rows(tail, slice(-MOST_ROWS, None))
         pieces += [_piece(units, key, tail, ticks) for ticks in units.ticks(tail)]
     if not pieces or sum(len(p.values) for p in pieces) < choosing.LEAST_ROWS:
-        raise DataError("too few rows follow each other; expected stretches of several rows.")
+        raise DataError("too few rows follow each other without a gap; expected stretches of several rows.")
     return choosing.Judge(pieces, panel.columns, fraction)
 
 
