@@ -442,7 +442,7 @@ def test_states_outside_of_their_phase_are_not_used(change, tmp_path):
     header, arrays = read_model(path)
     changed = {f"state.{name}": np.full_like(arrays[f"state.{name}"], value) for name, value in change.items()}
     write_model(path, header, {**arrays, **changed})
-    with pytest.warns(UserWarning, match="training can be in"):
+    with pytest.warns(UserWarning, match="training cannot reach"):
         FITS["series"](checkpoint_dir=tmp_path)
 
 

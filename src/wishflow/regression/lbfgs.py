@@ -236,14 +236,14 @@ class CollapsedPhase(AbstractPhase):
         is_many = self.n_models > 1
         state = eqx.filter_vmap(start_collapsed)(models) if is_many else start_collapsed(models)
         run = collapsed_chunk_many if is_many else collapsed_chunk
-        best, records = None, {}
+        best, records = None, dict[str, np.ndarray]()
         status = np.full(self.n_models, REACHED, object)
         n_rows = np.asarray(self.data.n_data).reshape(-1)
         for done in range(0, self.n_iter, CHUNK):
             n, is_open, before = min(CHUNK, self.n_iter - done), status == REACHED, records
-            moved, records = run(state, self.data, on_device(n))
+            moved, found = run(state, self.data, on_device(n))
             # A model that has converged stays as it is beside others: it ends as it would alone.
-            state, records = choose(is_open, moved, state), _held(is_open, jax.device_get(records), before)
+            state, records = choose(is_open, moved, state), _held(is_open, jax.device_get(found), before)
             stop = agreed(journal.add(self.name, done + n, self.n_iter, records, n, self.is_bound), self.mesh)
             value = np.asarray(state.value).reshape(-1)
             if np.any(value <= -TOO_FAR * n_rows):
@@ -271,7 +271,9 @@ class CollapsedPhase(AbstractPhase):
         return Outcome(best_on_host(with_fresh_jitter(model, 1), self.data), (status,))
 
 
-def _held(is_open: Bool[np.ndarray, " K"], records: Records, before: Records) -> Records:
+def _held(
+    is_open: Bool[np.ndarray, " K"], records: dict[str, np.ndarray], before: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
     """The records of a chunk; of models that had ended before it, their last ones."""
     if is_open.all():
         return records

@@ -89,6 +89,7 @@ def _without_groups(
     decide their prediction together.
     """
     means, variances, is_known = found
+    assert isinstance(model.likelihood, GaussianLikelihood)
     noises = np.asarray(model.likelihood.variance)
     a, unexplained = (np.asarray(part)[: len(y)] for part in _features(jax.tree.map(jnp.asarray, model), batch))
     order = np.argsort(groups, kind="stable")

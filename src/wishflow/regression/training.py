@@ -453,7 +453,9 @@ def _reason(is_flow: bool, best: BestState, reference: Float[np.ndarray, " R"], 
 
 def _as_flow(group: Group, i: int, trained: Trained, gp: Trained, why: str) -> Trained:
     """The sparse GP as a flow of no time, after the history of the flow that was tried."""
-    spec = dataclasses.replace(group.problems[i].spec, flow_time=0.0)
+    tried = group.problems[i].spec
+    assert isinstance(tried, FlowSpec)
+    spec = dataclasses.replace(tried, flow_time=0.0)
     model = flow_from(group, i, spec, gp.model, dataclasses.replace(group.training, field_variance=AT_REST))
     history = pd.concat([trained.history, gp.history.assign(phase="sparse GP")], ignore_index=True)
     return Trained(jax.tree.map(np.asarray, model), history, len(history), f"{gp.status}; {why}", spec)
