@@ -203,7 +203,7 @@ def test_a_state_that_cannot_be_is_left_for_the_one_before_it(tmp_path):
 @pytest.mark.parametrize("columns", [None, [["a"]], ["a", 1.0], ["b"], ["a", "n"]])
 def test_records_that_do_not_fit_are_refused(columns, types_unchecked):
     arrays = {"0.a": np.zeros(3)} if columns != ["a", "n"] else {"0.a": np.zeros(3), "0.n": np.array(1.0)}
-    with pytest.raises(wf.errors.ModelFileError, match="records do not fit"):
+    with pytest.raises(wf.errors.ModelFileError, match="records are inconsistent"):
         module._records(columns, arrays, "p", 1)
     assert module._records(["a"], {"0.a": np.zeros(3)}, "p", 1)[0]["phase"] == "p"
 
