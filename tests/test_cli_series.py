@@ -171,8 +171,8 @@ def no_fit(monkeypatch):
 
 
 MISTAKES = {
-    "forecast panel.csv --id statoin --horizon 3": "--id 'statoin' is no column",
-    "forecast panel.csv --id station --covariates price,temp --horizon 3": "--covariates 'temp' is no column",
+    "forecast panel.csv --id statoin --horizon 3": "--id 'statoin' is not a column",
+    "forecast panel.csv --id station --covariates price,temp --horizon 3": "--covariates 'temp' is not a column",
     "forecast panel.csv --id station --covariates price --series price --horizon 3": "by --covariates and by --series",
     "forecast panel.csv --id station --covariates price --horizon 9": "the covariates of 'north' end at 2024-01-04",
     "forecast past.csv --id station --covariates price --horizon 3": "name a file of them with --future",
@@ -180,16 +180,16 @@ MISTAKES = {
     "forecast past.csv --id station --horizon 3 --future future.csv": "--future given without --covariates",
     "forecast panel.csv --id station --covariates price --horizon 1 --given scenario.csv": "no stamp of this forecast",
     "forecast panel.csv --id station --covariates price --horizon 3 --given future.csv": "gives values of 'price'",
-    "forecast panel.csv --id station --covariates price --horizon 3 --report r.html": "there is a panel",
-    "forecast north.csv --from panel.wishflow --horizon 3": "--id 'station' is no column",
+    "forecast panel.csv --id station --covariates price --horizon 3 --report r.html": "the data are a panel",
+    "forecast north.csv --from panel.wishflow --horizon 3": "--id 'station' is not a column",
     "forecast north.csv --from north.wishflow --id station --horizon 3": "fitted to one series; leave --id out",
     "forecast north.csv --from plain.wishflow --covariates price --horizon 3": "fitted without; leave --covariates out",
     "forecast north.csv --from north.wishflow --series load --horizon 3": "to 'load', 'flow'; leave --series out",
     "forecast --from north.wishflow --horizon 3": "the model has the covariates 'price'",
     "evaluate zoned.csv --from plain.wishflow --horizon 3": "the stamps of the file have the zone UTC",
-    "evaluate numbered.csv --time hour --from plain.wishflow --horizon 3": "the stamps of the file are int64",
-    "evaluate lacking.csv --from plain.wishflow --horizon 3": "the model's series 'flow' is no column of",
-    "evaluate past.csv --target load --horizon 3": "--target is for rows and --horizon for series",
+    "evaluate numbered.csv --time hour --from plain.wishflow --horizon 3": "the stamps of the file have type int64",
+    "evaluate lacking.csv --from plain.wishflow --horizon 3": "the model's series 'flow' is not a column of",
+    "evaluate past.csv --target load --horizon 3": "--target is for rows and --horizon is for series",
     "evaluate past.csv --target load --id station": "--id is for series, but there is no --horizon",
     "evaluate holed.csv --covariates price --horizon 3": "the covariate 'price' is empty at 2024-01-01 07:00:00",
 }

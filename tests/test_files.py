@@ -374,7 +374,7 @@ def test_other_formats_and_versions_are_refused(model, changes, message):
 def test_the_format_version_is_that_of_the_header(model, changes):
     """The checksum covers the header: another version in the metadata alone is noticed."""
     rewrite(model[0], **changes)
-    with pytest.raises(ModelFileError, match="its header says otherwise"):
+    with pytest.raises(ModelFileError, match="its header gives another"):
         files.read_model(model[0])
 
 
@@ -383,7 +383,7 @@ def test_files_of_other_programs_are_refused(tmp_path):
     with pytest.raises(ModelFileError, match="format None"):
         files.read_model(tmp_path / "plain")
     (tmp_path / "text").write_text("once upon a time there was a file")
-    with pytest.raises(ModelFileError, match="no wishflow model file"):
+    with pytest.raises(ModelFileError, match="not a wishflow model file"):
         files.read_model(tmp_path / "text")
     with pytest.raises(ModelFileError, match="is not a file"):
         files.read_model(tmp_path)

@@ -108,7 +108,7 @@ def test_a_coverage_that_no_rows_can_have_is_refused_and_not_infinite():
         conformal_radius(np.ones(5), 1.0 - 1e-15)
     scores = np.array([1.0, 2.0, np.nan, np.inf, 0.5])
     assert conformal_radius(scores, 0.5) == 2.0
-    with pytest.raises(DataError, match="2 of 5 calibration rows are at no finite distance"):
+    with pytest.raises(DataError, match="2 of 5 calibration rows have no finite distance"):
         conformal_radius(scores, 0.6)
 
 

@@ -74,7 +74,7 @@ def test_a_builder_is_a_function():
 
 def test_a_name_stands_for_one_class():
     other = dataclasses.make_dataclass("RBF", [], bases=(wf.kernels.KernelSpec,), frozen=True)
-    with pytest.raises(OptionError, match="'RBF' is registered already"):
+    with pytest.raises(OptionError, match="'RBF' is already registered"):
         wf.register(other, print)
 
 

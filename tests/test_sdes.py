@@ -122,7 +122,7 @@ def test_bad_options_are_refused(sde):
         sde.simulate(2, 3, 0.1, 0, x0=np.ones((3, sde.dim)))
     with pytest.raises(DataError, match=r"points have shape \(4, 5\)"):
         sde.covariance(np.zeros((4, 5)))
-    with pytest.raises(DataError, match="no state of"):
+    with pytest.raises(DataError, match="not a state of"):
         sde.simulate(2, 3, 0.1, 0, x0=np.full(sde.dim, np.nan))
 
 

@@ -585,7 +585,7 @@ def _with_samples(
         expected = ", ".join(["S", *map(str, y.shape)])
         raise DataError(f"{name} has shape {samples.shape}, y {y.shape}; expected {name} ({expected}), draws first.")
     if len(samples) < at_least:
-        raise DataError(f"{name} holds {len(samples)} draw; expected at least {at_least}.")
+        raise DataError(f"{name} holds {len(samples)} draw(s); expected at least {at_least}.")
     return y, samples
 
 

@@ -333,7 +333,7 @@ def test_unknown_values_of_methods(flow, classifier, X, y, labels):
 
 
 def test_combinations_that_have_no_meaning(X, y):
-    with pytest.raises(OptionError, match="sampling=\"pathwise\" was asked of the 'gp' diffusion"):
+    with pytest.raises(OptionError, match="sampling=\"pathwise\" is not available for the 'gp' diffusion"):
         wf.FlowRegressor(diffusion="gp", sampling="pathwise", **SMALL).fit(X, y)
     with pytest.raises(OptionError, match="active_dims"):
         wf.SparseGPRegressor(kernel=wf.kernels.RBF(active_dims=(2,)), **SMALL_GP).fit(X, y)

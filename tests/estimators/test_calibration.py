@@ -7,14 +7,19 @@ import jax
 import numpy as np
 import pytest
 import scipy.stats
+import sklearn
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import wishflow as wf
 from wishflow.errors import DataError, OptionError
 from wishflow.numerics.devices import computing
 from wishflow.regression.calibration import SCALES, HonestRows, calibrate
+from wishflow.regression.data import groups_of
 from wishflow.regression.leave_one_out import leave_one_out
 from wishflow.regression.members import _weights, folds_of, new_rows
 from wishflow.regression.prediction import predictive_cdf
+from wishflow.training.validation import held_back
 
 QUICK = {"n_inducing": 20, "max_iter": 60, "random_state": 0}
 
@@ -344,3 +349,103 @@ def test_extreme_quantiles_are_where_the_distribution_function_says(likelihood):
         law, Z = model._law(), model._scaled(X[:1])
         found = [float(predictive_cdf(law, Z, model.y_scaler_.forward(np.array([[q]])), 0, 1)[0, 0]) for q in quantiles]
     np.testing.assert_allclose(found, levels, rtol=1e-3)
+
+
+# --- rows that belong together -------------------------------------------------------------------
+
+
+def with_copies(n=60, n_copies=5, seed=0):
+    """Each row several times, with its target."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (n, 2))
+    y = np.sin(2.0 * X[:, 0]) + 0.3 * rng.normal(size=n)
+    return np.repeat(X, n_copies, axis=0), np.repeat(y, n_copies)
+
+
+def covered(model, seed=1):
+    """How often 90 % intervals of new rows hold the target."""
+    X, y = with_copies(500, 1, seed)
+    low, high = model.predict_interval(X, 0.9).T
+    return np.mean((low <= y) & (y <= high))
+
+
+@pytest.mark.parametrize("n_members", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_copies_of_rows_do_not_make_intervals_narrow(n_members, monkeypatch):
+    """A model follows copies; predicted from its own copies, each row then seems to be known."""
+    X, y = with_copies()
+    options = {"n_inducing": 60, "random_state": 0, "n_members": n_members}
+    model = wf.SparseGPRegressor(**options).fit(X, y)
+    named = wf.SparseGPRegressor(**options).fit(X, y, groups=[f"row {x[0]}" for x in X])
+    np.testing.assert_array_equal(named.predict_interval(X[:5]), model.predict_interval(X[:5]))
+    monkeypatch.setattr("wishflow.regression.data.LEAST_DISTINCT", 1000)
+    leaky = wf.SparseGPRegressor(**options).fit(X, y)
+    assert covered(leaky) < 0.5 and covered(model) > 0.75
+
+
+def test_leaving_a_group_out_is_conditioning_on_the_other_groups():
+    from wishflow.regression.batches import padded_batch
+    from wishflow.regression.collapsed import optimal_posterior
+
+    with computing():
+        X, y = funnel(30)
+        model = wf.SparseGPRegressor(n_inducing=8, max_iter=5, random_state=0, calibrate=None).fit(X, y)
+        Xs, ys = model.x_scaler_.forward(X), model.y_scaler_.forward(y[:, None])
+        groups = np.where(np.arange(30) < 20, np.arange(30) % 4, np.arange(30))
+        means, variances, is_known = leave_one_out(model.model_, Xs, ys, groups)
+        assert is_known.all()
+        trained = jax.tree.map(jax.numpy.asarray, model.model_)
+        for n in (0, 7, 29):
+            others = groups != groups[n]
+            q = optimal_posterior(trained, padded_batch(Xs[others], ys[others]))
+            gp = dataclasses.replace(trained.output, posterior=q).conditioned()
+            mean, variance = gp.marginals(jax.numpy.asarray(Xs[n : n + 1]))
+            np.testing.assert_allclose(means[n], mean[0], rtol=1e-8)
+            np.testing.assert_allclose(variances[n], variance[0] + trained.likelihood.variance, rtol=1e-8)
+
+
+def test_folds_and_held_back_rows_hold_whole_groups():
+    groups = np.random.default_rng(0).integers(12, size=150)
+    folds, is_held = folds_of(150, 4, 0, groups), held_back(150, 0.2, 0, groups)
+    for group in range(12):
+        assert len(set(folds[groups == group])) == len(set(is_held[groups == group])) == 1
+    counts = np.bincount(folds)
+    assert counts.max() - counts.min() <= np.bincount(groups).max() and 30 <= is_held.sum() <= 50
+    large = np.repeat([0, 1], [100, 50])  # each is more than a third of the rows: the smallest is held back
+    np.testing.assert_array_equal(held_back(150, 0.1, 0, large), large == 1)
+    with pytest.raises(DataError, match="n_members=3 given for 2 groups of rows"):
+        folds_of(150, 3, 0, large)
+
+
+def test_rows_with_equal_inputs_are_a_group_unless_they_are_few():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    assert groups_of(X) is None and groups_of(X, np.arange(40)) is None
+    twice = groups_of(np.concatenate([X, X]))
+    np.testing.assert_array_equal(twice[:40], twice[40:])
+    assert len(np.unique(twice)) == 40
+    assert groups_of(np.array([[0.0], [-0.0], *np.arange(1.0, 40.0)[:, None]]))[:2].tolist() == [0, 0]
+    table = rng.integers(5, size=(200, 2)).astype(float)  # 25 cells
+    assert groups_of(table) is None and groups_of(table, table[:, 0]) is not None
+
+
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        (np.zeros(20), r"groups has one label for all rows \(0.0\)"),
+        (np.arange(19), r"groups has shape \(19,\) for 20 rows"),
+        ([None, *range(19)], "groups has 1 missing label"),
+    ],
+)
+def test_groups_that_cannot_be_used_are_refused(groups, said):
+    with pytest.raises(DataError, match=said):
+        wf.SparseGPRegressor(**QUICK).fit(*funnel(20), groups=groups)
+
+
+def test_groups_are_routed_by_scikit_learn():
+    X, y = funnel(40)
+    labels = np.arange(40) // 4
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = wf.SparseGPRegressor(**QUICK).set_fit_request(groups=True)
+        piped = make_pipeline(StandardScaler(), model).fit(X, y, groups=labels)
+    alone = wf.SparseGPRegressor(**QUICK).fit(StandardScaler().fit_transform(X), y, groups=labels)
+    np.testing.assert_array_equal(piped[-1].predict_interval(X), alone.predict_interval(X))

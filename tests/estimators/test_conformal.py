@@ -110,3 +110,14 @@ def test_too_few_rows_are_refused(gp):
         gp.conformal_region(X, y[:, :1])
     with pytest.raises(NotFittedError):
         wf.SparseGPRegressor().conformal_region(X, y)
+
+
+def test_one_row_of_each_group_counts(gp):
+    """Copies of calibration rows say nothing more: nine groups are enough for 0.9, however many rows they have."""
+    rng = np.random.default_rng(5)
+    X, y = rng.uniform(-2.0, 2.0, (9, gp.n_features_in_)), rng.normal(size=(9, 2))
+    alone = gp.conformal_region(X, y)
+    copies = gp.conformal_region(np.tile(X, (4, 1)), np.tile(y, (4, 1)), groups=np.tile(np.arange(9), 4))
+    assert copies.n_rows == 9 and copies.radius == pytest.approx(alone.radius)
+    with pytest.raises(DataError, match="3 calibration rows given"):
+        gp.conformal_region(X, y, groups=np.arange(9) % 3)

@@ -1,6 +1,7 @@
 """`WishartForecaster`: frames in and out, irregular times, holes, panels, files, and laws of its forecasts."""
 
 import ast
+import copy
 import pickle
 from pathlib import Path
 
@@ -364,6 +365,15 @@ def test_constant_noise_is_found_soon(columns):
     truth = np.array([[0.25, 0.2], [0.2, 0.2]])
     error = np.linalg.norm(model.covariance(y[:10]).values - truth, axis=(1, 2)) / np.linalg.norm(truth)
     assert np.median(error) < 0.25
+
+
+def test_a_file_holds_candidates_whose_scores_are_not_finite(fitted, tmp_path):
+    model = copy.copy(fitted)
+    scores = {"crps 1": [np.nan, 0.5, np.inf], "crps 2": [0.1, 0.2, 0.3], "kept": [False, True, False]}
+    model.validation_history_ = pd.DataFrame({"candidate": ["a", "b", "c"], **scores})
+    model.save(tmp_path / "model")
+    found = wf.load(tmp_path / "model").validation_history_
+    pd.testing.assert_frame_equal(found, model.validation_history_)
 
 
 @pytest.mark.parametrize("index", ["hours", *(pytest.param(n, marks=SLOW) for n in ("periods", "numbers", "months"))])

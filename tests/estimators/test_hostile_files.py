@@ -156,7 +156,7 @@ CHANGES = {
     "complex rows": (("wide",), retyped("tail.values")),
     "factors without variance": (("wide",), filled("loadings.variance", 0.0)),
     "a posterior beyond all bounds": (("gp", "flow"), filled("model.output.posterior.sqrt.raw", 1e30)),
-    "a kind without members": (("members",), lambda h, a: h["members"][0].update(n_members=0)),
+    "a candidate has no members": (("members",), lambda h, a: h["members"][0].update(n_members=0)),
     "a row of no length": (("flow",), lambda h, a: a["model.field.noise.scale.raw"].fill(1e-300)),
     "no word about targets": (("gp", "flow"), lambda h, a: h["attributes"].pop("is_multi_output_")),
     "a period more": (("series",), lambda h, a: h["periods"].append("week")),

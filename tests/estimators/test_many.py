@@ -23,6 +23,7 @@ from wishflow.errors import DataError, JobError, OptionError
 from wishflow.estimators import many
 from wishflow.files.jobs import JobFolder, work
 from wishflow.numerics import platform
+from wishflow.regression import training
 from wishflow.training import backends, together
 from wishflow.training.backends import environment_of
 from wishflow.training.checkpoints import Checkpoints
@@ -222,8 +223,8 @@ def test_pairs_may_be_lists_and_other_lengths_are_refused(tmp_path):
     (expected,), (listed,) = wf.fit_many([gp()], [(X, Y)]), wf.fit_many([gp()], [[X, Y]], folder=tmp_path)
     np.testing.assert_array_equal(listed.predict(X), expected.predict(X))
     np.testing.assert_array_equal(wf.fit_many([gp()], [[X, Y]])[0].predict(X), expected.predict(X))
-    for wrong, said in (((X, Y, Y), "tuple of length 3"), (X, "ndarray of length 40"), (3, "int;")):
-        with pytest.raises(DataError, match=rf"data set 1 is a {said}.*expected a pair \(X, y\)"):
+    for wrong, said in (((X, Y, Y, Y), "tuple of length 4"), (X, "ndarray of length 40"), (3, "int;")):
+        with pytest.raises(DataError, match=rf"data set 1 is a {said}.*expected a pair \(X, y\) or a triple"):
             wf.fit_many([gp(), gp()], [(X, Y), wrong])
 
 
@@ -491,3 +492,86 @@ def test_phases_of_equal_shape_become_one(types_unchecked):
     np.testing.assert_array_equal(whole.rest.stride, [2.0, 3.0])
     parts = parts_of(Outcome(np.array([5.0, 6.0]), ("a", "b")), 2)
     assert [float(part.models) for part in parts] == [5.0, 6.0] and [part.status for part in parts] == [("a",), ("b",)]
+
+
+# --- mixed calls -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def on_an_accelerator(monkeypatch):
+    """Its branches, on the CPU."""
+    monkeypatch.setattr(platform, "trains_together", lambda n_models: n_models > 1)
+    monkeypatch.setattr(platform, "minimises_on_host", lambda n_models: False)
+
+
+def mixed():
+    """Estimators of one call that differ in options that one program has once, and data of several sizes."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(90, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=90)
+    flow = {"n_inducing": 5, "n_steps": 2, "rank": 1, "max_iter": 20, "validation_fraction": 0}
+    labels = np.where(y > 0, "up", "down")
+    options = [{}, {"random_state": 1}, {"learning_rate": 0.05}, {"max_iter": 30}]
+    models = [wf.FlowRegressor(**{**flow, "calibrate": None, **more}) for more in options]
+    data = [(X[:60], y[:60])] * len(models)
+    models += [wf.FlowRegressor(**flow, calibrate=None), wf.FlowClassifier(**flow)]
+    data += [(X, y), (X[:60], labels[:60])]
+    return models, data
+
+
+@pytest.mark.slow
+def test_a_mixed_call_gives_what_separate_fits_give(on_an_accelerator, monkeypatch):
+    models, data = mixed()
+    groups, train_group = [], training.train_group
+    monkeypatch.setattr(training, "train_group", lambda p, calls, i, n: groups.append(i) or train_group(p, calls, i, n))
+    fitted = wf.fit_many([clone(one) for one in models], data)
+    assert groups == [(0, 1), (2,), (3,), (4,), (5,)]  # the first two differ by their seed alone
+    for one, model, (inputs, y) in zip(fitted, models, data, strict=True):
+        alone = clone(model).fit(inputs, y)
+        assert one.training_ == alone.training_ and one.n_iter_ == alone.n_iter_
+        found = [(m.predict_proba if hasattr(m, "classes_") else m.predict)(inputs) for m in (one, alone)]
+        np.testing.assert_allclose(*found, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_members_of_a_mixed_call_are_those_of_separate_fits(on_an_accelerator):
+    """Small data beside larger ones left these with too few inducing points, and the first fit said how many members
+    and candidates there are.
+    """
+    rng = np.random.default_rng(1)
+    inputs = rng.normal(size=(90, 1))
+    data = [(inputs[:n], np.sin(inputs[:n, 0]) + 0.1 * rng.normal(size=n)) for n in (12, 90, 90)]
+    models = [gp(n_inducing=40, n_members=n, max_iter=50) for n in (2, 2, 3)]
+    fitted = wf.fit_many([clone(model) for model in models], data)
+    for one, model, part in zip(fitted, models, data, strict=True):
+        alone = clone(model).fit(*part)
+        assert n_points(one) == n_points(alone)
+        np.testing.assert_allclose(one.predict(part[0]), alone.predict(part[0]), rtol=1e-3, atol=1e-4)
+    assert list(map(n_points, fitted)) == [[32] * 2, [40] * 2, [40] * 3]
+
+
+def n_points(model):
+    """How many inducing points each member has."""
+    return [len(member.output.basis.Z) for member in model.members_["sparse GP"]]
+
+
+@pytest.mark.slow
+def test_forecasters_of_different_options_are_trained_apart(on_an_accelerator):
+    """As those of different numbers of columns are."""
+    small = {"n_inducing": 5, "rank": 1, "lags": 1, "max_iter": 10, "validation_fraction": 0, "calendar": False}
+    options = [{}, {"random_state": 1}, {"learning_rate": 0.05}]
+    models = [wf.WishartForecaster(**{**small, **more}) for more in options] + [wf.WishartForecaster(**small)]
+    data = [SERIES] * 3 + [SERIES.iloc[:40, :1]]
+    fitted = wf.fit_many([clone(model) for model in models], data)
+    for one, model, series in zip(fitted, models, data, strict=True):
+        alone = clone(model).fit(series)
+        assert one.n_iter_ == alone.n_iter_
+        np.testing.assert_allclose(one.predict(fh=2), alone.predict(fh=2), rtol=1e-3, atol=1e-3)
+
+
+def test_groups_are_the_third_part_of_a_data_set(tmp_path):
+    labels = np.repeat(list("abcdefghij"), 4)
+    alone = gp(calibrate="auto").fit(X, Y, groups=labels)
+    for folder in (None, tmp_path):
+        (found,) = wf.fit_many([gp(calibrate="auto")], [(X, Y, labels)], folder=folder)
+        np.testing.assert_array_equal(found.predict_quantiles(X, 0.1), alone.predict_quantiles(X, 0.1))

@@ -456,7 +456,7 @@ def test_what_is_not_supported_is_refused(fitted, y):
             wf.WideForecaster().fit(y.assign(s3=scale * y["s3"]))
     with pytest.raises(OptionError, match="n_factors=30 given; expected a whole number from 1 to 7"):
         wf.WideForecaster(n_factors=30, own_lags=1).fit(y.iloc[:15])
-    with pytest.raises(DataError, match="8 rows whose observed cells tell all 2 factors"):
+    with pytest.raises(DataError, match="8 rows whose observed cells determine all 2 factors"):
         _require_factors(np.where(np.arange(30)[:, None] < (30, 8), 1.0, np.nan))
     with pytest.raises(OptionError, match="X is given"):
         fitted.forecast(3, X=y)

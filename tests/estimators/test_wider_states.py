@@ -169,7 +169,7 @@ def test_folds_on_both_sides_of_the_limit_are_fitted_together(quick):
         np.testing.assert_allclose(model.predict(X[:5]), alone.predict(X[:5]), rtol=1e-10)
 
 
-def test_on_an_accelerator_a_group_has_one_rule(monkeypatch):
+def test_each_fit_of_a_call_has_the_rule_of_its_own_size(monkeypatch):
     monkeypatch.setattr("wishflow.numerics.platform.trains_together", lambda n_models: True)
     asked = []
 
@@ -181,7 +181,8 @@ def test_on_an_accelerator_a_group_has_one_rule(monkeypatch):
     X, y = smooth(600)
     with pytest.raises(InterruptedError):
         wf.fit_many([wf.FlowRegressor() for _ in range(2)], [(X[:n], y[:n]) for n in (599, 600)])
-    assert asked[0] == asked[1] and asked[0][0] == 2
+    assert [width for width, _ in asked] == [2, 6]
+    assert [training for _, training in asked] == [wf.FlowRegressor()._training(n, 2) for n in (599, 600)]
 
 
 @pytest.mark.parametrize(

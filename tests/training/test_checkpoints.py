@@ -183,7 +183,7 @@ def test_a_damaged_checkpoint_is_left_for_the_one_before_it(tmp_path):
     content = bytearray(last.read_bytes())
     content[-9] ^= 1
     last.write_bytes(content)
-    with pytest.warns(UserWarning, match=r"the checkpoint .* is not used .*checksum"):
+    with pytest.warns(UserWarning, match=r"the checkpoint .* was ignored: .*checksum"):
         resumed = FITS["series"](checkpoint_dir=tmp_path)
     assert_equal(whole, resumed)
 
@@ -195,7 +195,7 @@ def test_a_state_that_cannot_be_is_left_for_the_one_before_it(tmp_path):
     last = sorted(next(tmp_path.iterdir()).iterdir())[-1]
     header, arrays = read_model(last)
     write_model(last, header, {**arrays, "state.status": np.full_like(arrays["state.status"], 99)})
-    with pytest.warns(UserWarning, match=r"the checkpoint .* is not used .*training can be in"):
+    with pytest.warns(UserWarning, match=r"the checkpoint .* was ignored: .*training cannot reach"):
         resumed = FITS["series"](checkpoint_dir=tmp_path)
     assert_equal(whole, resumed)  # the history too: no step is in it twice
 
@@ -203,7 +203,7 @@ def test_a_state_that_cannot_be_is_left_for_the_one_before_it(tmp_path):
 @pytest.mark.parametrize("columns", [None, [["a"]], ["a", 1.0], ["b"], ["a", "n"]])
 def test_records_that_do_not_fit_are_refused(columns, types_unchecked):
     arrays = {"0.a": np.zeros(3)} if columns != ["a", "n"] else {"0.a": np.zeros(3), "0.n": np.array(1.0)}
-    with pytest.raises(wf.errors.ModelFileError, match="records do not fit"):
+    with pytest.raises(wf.errors.ModelFileError, match="records are inconsistent"):
         module._records(columns, arrays, "p", 1)
     assert module._records(["a"], {"0.a": np.zeros(3)}, "p", 1)[0]["phase"] == "p"
 
@@ -214,7 +214,7 @@ def test_states_that_were_refused_do_not_push_out_new_ones(tmp_path):
     (folder,) = tmp_path.iterdir()
     for path in folder.iterdir():
         path.write_bytes(b"damaged")
-    with pytest.warns(UserWarning, match="is not used"), pytest.raises(Killed):
+    with pytest.warns(UserWarning, match="was ignored"), pytest.raises(Killed):
         FITS["series"](checkpoint_dir=tmp_path, callbacks=[KillAfter(2)])
     (path,) = folder.iterdir()
     assert path.name == "0001-000000100.ckpt" and read_model(path)[0]["number"] == 1
@@ -306,9 +306,9 @@ def test_an_interrupt_between_phases(name, phase, tmp_path):
 
 
 def test_an_interrupt_of_lbfgs_promises_no_checkpoint(tmp_path):
-    with pytest.warns(RuntimeWarning, match=r"the same fit starts anew: no checkpoint was written") as caught:
+    with pytest.warns(RuntimeWarning, match="start from the beginning, because no checkpoint was written") as caught:
         wf.SparseGPRegressor(checkpoint_dir=tmp_path, callbacks=[KillAfter(1, interrupt)], **SMALL).fit(X, Y)
-    assert not any("goes on from" in str(one.message) for one in caught)
+    assert not any("resume from" in str(one.message) for one in caught)
 
 
 def test_the_second_interrupt_raises_and_changes_nothing(tmp_path):
@@ -442,7 +442,7 @@ def test_states_outside_of_their_phase_are_not_used(change, tmp_path):
     header, arrays = read_model(path)
     changed = {f"state.{name}": np.full_like(arrays[f"state.{name}"], value) for name, value in change.items()}
     write_model(path, header, {**arrays, **changed})
-    with pytest.warns(UserWarning, match="training can be in"):
+    with pytest.warns(UserWarning, match="training cannot reach"):
         FITS["series"](checkpoint_dir=tmp_path)
 
 

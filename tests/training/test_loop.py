@@ -22,7 +22,7 @@ from wishflow.regression import training as rows
 from wishflow.regression.batches import padded_batch
 from wishflow.regression.specs import FlowSpec
 from wishflow.regression.steps import RowSteps
-from wishflow.regression.training import Problem, train
+from wishflow.regression.training import Problem, alike, train
 from wishflow.training import chunk
 from wishflow.training.loop import STATUSES, advance, begin, end, is_over, stopped
 from wishflow.training.objective import weighted
@@ -199,11 +199,23 @@ def test_inducing_points_are_distinct_rows_where_there_are_few():
     assert inducing_points(np.random.default_rng(0).normal(size=(500, 3)), 10, 0).shape == (10, 3)
 
 
-def test_fit_many_refuses_problems_of_different_shape():
-    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
-    estimators = [wf.SparseGPRegressor(n_inducing=5, max_iter=2) for _ in range(2)]
-    with pytest.raises(wf.errors.DataError, match="equal shape"):
-        wf.fit_many(estimators, [(X, y), (X[:, :1], y)])
+def test_problems_that_one_program_would_not_train_alike_are_kept_apart():
+    start = problem(n=60)
+    others = {
+        "training": dataclasses.replace(SMALL, max_iter=SMALL.max_iter + 1),
+        "spec": dataclasses.replace(start.spec, n_steps=3),
+        "n_inducing": 7,
+        "learning_rate": lambda step: 0.01,
+        "n_paths": 50,
+        "keeps_flow": True,
+    }
+    changed = [dataclasses.replace(start, **{name: value}) for name, value in others.items()]
+    sizes = [problem(n=n) for n in (59, 70)]  # 59 rows are padded as 60 are
+    assert alike([start, *changed, dataclasses.replace(start, seed=1), *sizes]) == [
+        (0, 7, 8),
+        *((i,) for i in range(1, 7)),
+        (9,),
+    ]
 
 
 def test_inducing_points_that_are_fixed_are_not_moved_and_a_field_may_have_fewer():

@@ -199,7 +199,7 @@ def _check_kind_of_data(
         )
     of_rows = [*(["--target"] if target else []), *options.changed(rows)]
     if horizon is not None and of_rows:
-        raise OptionError(f"{of_rows[0]} is for rows and --horizon for series; expected one of them.")
+        raise OptionError(f"{of_rows[0]} is for rows and --horizon is for series; expected only one of them.")
 
 
 @app.command(

@@ -48,7 +48,7 @@ def horizon_of(text: str) -> int | str:
     except ValueError:
         span = None
     if span is None or not span > pd.Timedelta(0):
-        raise OptionError(f"--horizon {text!r} is no time span; expected steps such as 48, or a span such as 48h.")
+        raise OptionError(f"--horizon {text!r} is not a time span; expected steps such as 48, or a span such as 48h.")
     return text
 
 
@@ -83,7 +83,7 @@ def run_forecast(
     saved = None if files.model is None else forecaster_of(files.model)
     data = source.read(terminal, saved)
     if files.report is not None and ONLY not in (data.tables if saved is None else saved.tails_):
-        raise OptionError("--report shows the forecast of one series, but there is a panel; leave it out.")
+        raise OptionError("--report shows the forecast of one series, but the data are a panel; leave it out.")
     enable_compilation_cache()
     start = time.perf_counter()
     fitted = fitted_to(terminal, data, model, fh) if saved is None else continued(terminal, saved, data)

@@ -83,7 +83,7 @@ class RandomWalk(_Rival):
     def fit_all(self, parts: Sequence[pd.DataFrame], X: Sequence[pd.DataFrame | None]) -> RandomWalk:
         self.steps_ = np.concatenate([np.diff(filled(y).to_numpy(), axis=0) for y in parts])
         if len(self.steps_) < 2:
-            raise DataError("a random walk needs three rows at least.")
+            raise DataError("a random walk needs at least three rows.")
         return self._remember(parts, 48)
 
     def forecast(self, fh: Any, X: Any = None, n_draws: int = 1000) -> Forecast:

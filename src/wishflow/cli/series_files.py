@@ -93,13 +93,13 @@ class Source:
         check_columns(frame, known, path, "the model's covariate" if of_model else "--covariates")
         series = named or [name for name in frame.columns if name not in {time, wanted.id, *known}]
         if not series:
-            raise DataError(f"{str(path)!r} has no column beside {time!r}; expected at least one of numbers.")
+            raise DataError(f"{str(path)!r} has no column except {time!r}; expected at least one column of numbers.")
         values = self._stamped(terminal, frame, path, wanted, time, [*series, *known])
         if not known:
             return values, None
         is_past = _up_to_last(values[series].notna().any(axis=1)).to_numpy(bool)
         if not is_past.any():
-            raise DataError(f"no row of {str(path)!r} has a value of {listed(series)}; expected some.")
+            raise DataError(f"no row of {str(path)!r} has a value of {listed(series)}; expected at least one.")
         if not is_past.all():
             n_future = int((~is_past).sum())
             terminal.note(f"{n_future} rows of {path} have covariates alone; they are those of the horizon.")
@@ -123,7 +123,7 @@ class Source:
         names = [name for name in frame.columns if name not in {time, own.id}]
         known = list(series or wanted.series or [])
         if not names:
-            raise DataError(f"{str(path)!r} has no column beside {time!r}; expected some of {listed(known)}.")
+            raise DataError(f"{str(path)!r} has no column except {time!r}; expected some of {listed(known)}.")
         unknown = [name for name in names if name not in known]
         if unknown:
             raise DataError(
@@ -221,10 +221,10 @@ def check_matches(model: WishartForecaster, y: pd.DataFrame) -> None:
     """The stamps of a file must be of the kind of those of the model."""
     end, index = model.end_, y.index.get_level_values(-1)
     if isinstance(index, pd.DatetimeIndex) != isinstance(end, pd.Timestamp):
-        raise DataError(f"the stamps of the file are {index.dtype}, the model has {type(end).__name__}s; give such.")
+        raise DataError(f"the stamps of the file have type {index.dtype}; expected {type(end).__name__}, as fitted.")
     zone = getattr(end, "tzinfo", None)
     if isinstance(index, pd.DatetimeIndex) and (index.tz is None) != (zone is None):
-        raise DataError(f"the stamps of the file have the zone {index.tz}, those of the model {zone}; give both one.")
+        raise DataError(f"the stamps of the file have the zone {index.tz}; the model expects the zone {zone}.")
 
 
 def check_has_future(model: WishartForecaster, data: SeriesData) -> None:
@@ -246,8 +246,8 @@ def check_regular(data: SeriesData, freq: str | None) -> TimeAxis | None:
     if not axis.is_regular:
         length = axis.unit if axis.kind == "number" else pd.Timedelta(round(axis.unit), unit="ns")
         raise OptionError(
-            f"the stamps are irregular (median gap {length}), so a step has no length; name one with --freq, such as "
-            "--freq h."
+            f"the stamps are irregular (median gap {length}), so the length of a step is unknown; give it by "
+            "--freq, such as --freq h."
         )
     return axis
 

@@ -126,7 +126,7 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str], path: Path, what: s
         known = {str(column).strip().lower(): column for column in frame.columns}
         near = difflib.get_close_matches(name.strip().lower(), list(known), 1, 0.5)
         hint = f" Did you mean {known[near[0]]!r}?" if near else ""
-        raise DataError(f"{what} {name!r} is no column of {str(path)!r}, which has {listed(frame.columns)}.{hint}")
+        raise DataError(f"{what} {name!r} is not a column of {str(path)!r}, which has {listed(frame.columns)}.{hint}")
 
 
 def split_names(given: Sequence[str] | None, frame: pd.DataFrame) -> list[str]:
@@ -237,8 +237,8 @@ def _has_day_first(column: pd.Series) -> bool:
     first, second = parts.max()
     if max(first, second) <= MONTHS:
         raise DataError(
-            f"dates such as {str(column.iloc[0])!r} may begin with the day or with the month; say which, by "
-            "--date-format '%d.%m.%Y %H:%M' for example."
+            f"dates such as {str(column.iloc[0])!r} may begin with the day or with the month; give the format, for "
+            "example --date-format '%d.%m.%Y %H:%M'."
         )
     return bool(first > MONTHS)
 

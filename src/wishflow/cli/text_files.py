@@ -44,7 +44,7 @@ def read_text(path: Path, reading: Reading) -> pd.DataFrame:
         raise DataError(f"{str(path)!r} is empty; expected a header with the names of the columns.") from None
     except UnicodeError:
         raise DataError(
-            f"{str(path)!r} is no text in {reading.encoding or 'UTF-8'}; name its encoding, such as --encoding cp1252 "
+            f"{str(path)!r} is not text in {reading.encoding or 'UTF-8'}; give its encoding, such as --encoding cp1252 "
             "(spreadsheets on Windows), or save it as CSV in UTF-8."
         ) from None
     except LookupError:
@@ -56,8 +56,8 @@ def read_text(path: Path, reading: Reading) -> pd.DataFrame:
     if not frame.index.equals(pd.RangeIndex(len(frame))):  # pandas takes the first cells for names of the rows
         names = ", ".join(map(str, frame.columns))
         raise DataError(
-            f"the rows of {str(path)!r} have more cells than the header has names ({names}); name all columns, or say "
-            "what separates them, such as --separator ';'."
+            f"the rows of {str(path)!r} have more cells than the header has names ({names}); name all columns, or give "
+            "the separator, such as --separator ';'."
         )
     if decimal == ",":
         frame = _with_thousands(frame, path, is_named=reading.decimal is not None)
@@ -87,8 +87,8 @@ def _decimal_of(frame: pd.DataFrame, path: Path, separator: str, encoding: str |
     example = next(cell for cell in texts[0] if "," in cell)
     if all(cells.str.fullmatch(UNCLEAR).all() for cells in texts):
         raise DataError(
-            f"numbers such as {example!r} of {str(path)!r} may have thousands or decimals behind the comma; write "
-            "thousands without commas, or say that these are decimals: --decimal ','."
+            f"numbers such as {example!r} of {str(path)!r} may have thousands or decimals after the comma; write "
+            "thousands without commas, or mark the comma as the decimal sign: --decimal ','."
         )
     point = _decimal_point(_parsed(path, separator, ".", encoding, dtype=str))
     if separator == "," and point is not None:
@@ -96,7 +96,7 @@ def _decimal_of(frame: pd.DataFrame, path: Path, separator: str, encoding: str |
     if separator == "," or point is not None:
         beside = f"cells such as {point!r}" if point is not None else "commas between its columns"
         raise DataError(
-            f"{str(path)!r} has cells such as {example!r} beside {beside}; say whether its decimal sign is the comma "
+            f"{str(path)!r} has cells such as {example!r} beside {beside}; give its decimal sign: the comma "
             "(--decimal ',') or the point (--decimal '.', which leaves numbers with commas as text)."
         )
     return ","
@@ -147,7 +147,7 @@ def _with_thousands(frame: pd.DataFrame, path: Path, is_named: bool) -> pd.DataF
             if not is_named and not cells.str.contains(",", regex=False).any():
                 raise DataError(
                     f"numbers such as {pointed.iloc[0]!r} in column {name!r} of {str(path)!r} can be read in two ways, "
-                    "as other columns have decimal commas; say that the points are between thousands (--decimal ','), "
+                    "as other columns have decimal commas; declare that the points separate thousands (--decimal ','), "
                     "or write decimals with commas."
                 )
             plain = cells.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)

@@ -90,10 +90,10 @@ def read_verified(path: Path, table: Table) -> str:
             content = _limited(file)
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise DatasetError(
-            f"{path} cannot be read as a gzip-compressed table ({error}); delete it, so that it is fetched again, "
-            "or put a good copy in its place."
+            f"{path} cannot be read as a gzip-compressed table ({error}); delete it to download it again, "
+            "or replace it by a good copy."
         ) from error
-    remedy = "delete it, so that it is fetched again, or put a good copy in its place."
+    remedy = "delete it to download it again, or replace it by a good copy."
     return verified(content, table, str(path), remedy)
 
 
@@ -123,7 +123,7 @@ def download(table: Table, received: dict[str, bytes] | None = None) -> str:
     found = hashlib.sha256(text.encode("utf-8")).hexdigest()
     if found != table.sha256:
         raise DatasetError(
-            f"{table.file}: the original from {table.original.url} is right, but the table made from it has SHA-256 "
+            f"{table.file}: the original from {table.original.url} is correct, but the table made from it has SHA-256 "
             f"{found}, expected {table.sha256}: please report this. {what_to_do(table)}"
         )
     return text
@@ -156,9 +156,9 @@ def _received(response: Any) -> bytes:
         pieces.append(piece)
         size += len(piece)
         if size > MOST_BYTES:
-            raise ValueError(f"more than {MOST_BYTES} bytes came")
+            raise ValueError(f"more than {MOST_BYTES} bytes were received")
         if time.monotonic() > end:
-            raise TimeoutError(f"not complete after {TOTAL_SECONDS:g} seconds")
+            raise TimeoutError(f"the download was not complete after {TOTAL_SECONDS:g} seconds")
     return b"".join(pieces)
 
 
@@ -192,8 +192,8 @@ def _member(received: bytes, table: Table, original: Original) -> bytes:
     except ARCHIVE_ERRORS as error:
         why = f" ({type(error).__name__}: {error})"
     raise DatasetError(
-        f"{table.file}: what came from {original.url} ({len(received)} bytes) is not a zip archive with "
-        f"{original.member} in it{why}. {what_to_do(table)}"
+        f"{table.file}: the download from {original.url} ({len(received)} bytes) is not a zip archive that "
+        f"contains {original.member}{why}. {what_to_do(table)}"
     )
 
 
@@ -203,7 +203,7 @@ def _unpacked(received: bytes, left: list[int] | None = None, depth: int = 1) ->
     Archives differ in their folders, not in the names of the files. `left` is how many bytes may still be unpacked.
     """
     if depth > MOST_NESTED:
-        raise ValueError(f"archives inside archives, deeper than {MOST_NESTED} levels")
+        raise ValueError(f"archives are nested more than {MOST_NESTED} levels deep")
     left = [MOST_BYTES] if left is None else left
     with zipfile.ZipFile(io.BytesIO(received)) as archive:
         for path in archive.namelist():
@@ -221,7 +221,7 @@ def _keep(path: Path, text: str) -> None:
         write_table(path, text)
     except OSError as error:
         warnings.warn(
-            f"the downloaded table could not be kept as {path} ({error}); it will be fetched again next time.",
+            f"the downloaded table could not be saved as {path} ({error}); it will be downloaded again next time.",
             stacklevel=5,
         )
 

@@ -36,7 +36,7 @@ def to_json(estimator: Any) -> dict[str, Any]:
     name = kind.__name__
     if REGISTRY.get(name) is not kind:
         raise OptionError(
-            f"a {kind.__module__}.{name} was given; jobs are made of estimators of this package: {', '.join(REGISTRY)}."
+            f"a {kind.__module__}.{name} was given; expected an estimator of this package: {', '.join(REGISTRY)}."
         )
     options = {**estimator.get_params(deep=False), **SILENT}
     return {"class": name, "parameters": {key: _option_to_json(key, value) for key, value in options.items()}}
@@ -59,7 +59,7 @@ def _option_to_json(name: str, value: Any) -> Any:
         return plain(value)
     except TypeError as error:
         raise OptionError(
-            f"{name}={value!r} cannot be written as JSON, which jobs are made of; expected a name, a number, a "
+            f"{name}={value!r} cannot be written as JSON, the format of jobs; expected a name, a number, a "
             "spec, or a list of them. Fit this estimator with backend=None and without a folder."
         ) from error
 

@@ -62,7 +62,8 @@ def load(path: str | Path, custom: dict[str, type] | None = None) -> Any:
     name = header.get("class")
     if not isinstance(name, str) or name not in registry:
         raise ModelFileError(
-            f"{path} holds a {name!r}; known are {sorted(registry)}. Pass the class as custom={{{name!r}: YourClass}}."
+            f"{path} holds a {name!r}; expected one of {sorted(registry)}. Pass the class as "
+            f"custom={{{name!r}: YourClass}}."
         )
     try:
         return _rebuilt(registry[name], header, arrays)

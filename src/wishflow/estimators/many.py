@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import os
 import tempfile
 import time
@@ -47,9 +48,10 @@ def fit_many(
 ) -> list[Any]:
     """Fit many estimators: together in one program, in processes of this machine, or on a cluster.
 
-    Without a backend, those of equal shape are trained in one program on an accelerator under `vmap`: 20 splits of a
-    data set cost little more than one. On the CPU they are trained one after another. Members (`n_members`) are trained
-    in the same way.
+    Without a backend, those that are alike are trained in one program on an accelerator under `vmap`: 20 splits of a
+    data set cost little more than one. Alike are those with the same options, except for `random_state`, and the same
+    shapes; each other group has a program of its own. On the CPU they are trained one after another. Members
+    (`n_members`) are trained in the same way.
 
     With a backend or a folder each fit is a job: a JSON file with the options, a file with the data, and one model file
     as its result. A call that is made again goes on with the jobs that have no result.
@@ -57,15 +59,15 @@ def fit_many(
     Parameters
     ----------
     estimators : sequence of estimator
-        Regressors, classifiers and forecasters. Without a backend and a folder, regressors and classifiers must have
-        the same options, and as many members.
+        Regressors, classifiers and forecasters. Options may differ.
     data : sequence
-        What to fit each of them to: a pair (X, y); for a forecaster y, or a tuple (y, X) or (y, X, fh).
+        What to fit each of them to: a pair (X, y) or a triple (X, y, groups); for a forecaster y, or a tuple (y, X) or
+        (y, X, fh).
     callbacks : Callback or list of Callback, optional
         Callbacks of training. Those of the estimators are not used. All fits are one run for them: `on_end` is called
         once, and a `CSVLog` has the rows of all fits, with the place of the estimator in the column `model` (of
-        regressors with members alone, the place of the member among all). With a backend or a folder they get events
-        of the phase "jobs", with the number of jobs that are done.
+        regressors alone with equally many members, the place of the member among all). With a backend or a folder they
+        get events of the phase "jobs", with the number of jobs that are done.
     backend : {None, "loky", "ray", "dask", "slurm"}, default=None
         Where the fits run: in this process, in processes of this machine, on a Ray or Dask cluster, or as jobs of SLURM
         (by submitit).
@@ -85,8 +87,8 @@ def fit_many(
     Raises
     ------
     DataError
-        If there are not as many data sets as estimators, if that of a regressor or classifier is no pair, or if models
-        that are trained together differ in shape.
+        If there are not as many data sets as estimators, or if that of a regressor or classifier is neither a pair nor
+        a triple.
     OptionError
         If the backend is not known, or an option of a job cannot be written as JSON (callables and other objects).
     JobError
@@ -102,8 +104,8 @@ def fit_many(
     -----
     Errors: without a backend and a folder, an error in one fit leaves all estimators as they were.
 
-    Trained together: the preset's rule is asked for the number of rows of the first data set. Folds may differ by a
-    row.
+    Trained together: the numbers of rows may differ, as long as they are padded to the same size and the preset's rule
+    gives the same training for them. Results are those of separate fits, up to rounding, which training amplifies.
 
     `backend_params` of all backends: `n_jobs`, the number of workers (−1, the default: all; on a Ray or Dask cluster
     that exists, all in any case); `retries` (2), how often a failed job, or one whose worker was lost, is tried again
@@ -151,8 +153,8 @@ def fit_many(
 
 
 def _parts(estimator: Any, given: Any, place: int) -> tuple:
-    """What `fit` takes: a pair (X, y), or what a forecaster was given."""
-    if isinstance(estimator, WishartForecaster):
+    """What `fit` takes: a pair (X, y), with groups beside it where there are some, or what a forecaster was given."""
+    if _is_series(estimator):
         return given if isinstance(given, tuple) else (given,)
     if isinstance(estimator, WideForecaster):
         raise OptionError(
@@ -160,30 +162,35 @@ def _parts(estimator: Any, given: Any, place: int) -> tuple:
             "call its fit."
         )
     try:
-        pair = tuple(given)
+        parts = tuple(given)
     except TypeError:  # it is no sequence
-        pair = ()
-    if len(pair) != 2:
+        parts = ()
+    if len(parts) not in (2, 3) or hasattr(given, "shape"):
         length = f" of length {len(given)}" if hasattr(given, "__len__") else ""
-        raise DataError(f"data set {place} is a {type(given).__name__}{length}; expected a pair (X, y).")
-    return pair
+        raise DataError(
+            f"data set {place} is a {type(given).__name__}{length}; expected a pair (X, y) or a triple (X, y, groups)."
+        )
+    return parts if len(parts) == 2 or parts[2] is not None else parts[:2]
 
 
 def _fit_here(estimators: Sequence[Any], data: list[tuple], callbacks: list) -> None:
-    """In this process; regressors and classifiers as one group, forecasters as another, of one run for callbacks."""
-    groups: dict[Callable, list[int]] = {fit_rows_together: [], fit_series_together: []}
+    """In this process: groups of regressors and classifiers with equally many members, and forecasters as another
+    group, of one run for callbacks.
+    """
+    groups: dict[float, list[int]] = {}  # the last group is that of forecasters
     for i, estimator in enumerate(estimators):
-        groups[fit_series_together if isinstance(estimator, WishartForecaster) else fit_rows_together].append(i)
-    if not all(groups.values()):
-        fit = next(fit for fit, places in groups.items() if places)
-        fit(estimators, data, callbacks)
+        n_members = math.inf if _is_series(estimator) else checks.positive_int("n_members", estimator.n_members)
+        groups.setdefault(n_members, []).append(i)
+    kinds = [(fit_series_together if n == math.inf else fit_rows_together, groups[n]) for n in sorted(groups)]
+    if len(kinds) == 1:
+        kinds[0][0](estimators, data, callbacks)
         return
-    copies = [copy.copy(estimator) for estimator in estimators]  # an error in the second group undoes the first too
+    copies = [copy.copy(estimator) for estimator in estimators]  # an error in a later group undoes the first ones too
     with CallbackList(callbacks) as calls:
-        for fit, places in groups.items():
+        for k, (fit, places) in enumerate(kinds):
             part = PartOfRun(calls, places, len(estimators))
             fitted = fit([copies[i] for i in places], [data[i] for i in places], part)
-            if fitted[0].status_ == INTERRUPTED:  # forecasters are still to come
+            if fitted[0].status_ == INTERRUPTED and k + 1 < len(kinds):  # others are still to come
                 raise KeyboardInterrupt
     for estimator, found in zip(estimators, copies, strict=True):
         estimator.__dict__ = found.__dict__
@@ -197,16 +204,27 @@ def fit_jobs(jobs: JobFolder, names: Sequence[str]) -> None:
     read = [jobs.read(name) for name in names]
     fitted, data = [from_json(spec) for spec, _ in read], [part for _, part in read]
     # Forecasters with checkpoints are trained one after another in any case: Ctrl-C then ends all of them.
-    has_states = any(isinstance(one, WishartForecaster) and one.checkpoint_dir is not None for one in fitted)
+    has_states = any(_is_series(one) and one.checkpoint_dir is not None for one in fitted)
     is_together = len(fitted) > 1 and not has_states
     if is_together:
         _fit_here(fitted, data, [])
     for name, estimator, part in zip(names, fitted, data, strict=True):
         if not is_together:
-            estimator.fit(*part)
+            _fit_alone(estimator, part)
         if estimator.status_ == INTERRUPTED:  # half a fit is no result; the next run goes on from its checkpoint
             raise KeyboardInterrupt
         estimator.save(jobs.result(name))
+
+
+def _fit_alone(estimator: Any, data: tuple) -> None:
+    if _is_series(estimator) or len(data) == 2:
+        estimator.fit(*data)
+    else:
+        estimator.fit(*data[:2], groups=data[2])
+
+
+def _is_series(estimator: Any) -> bool:
+    return isinstance(estimator, WishartForecaster)
 
 
 def _fit_jobs(
@@ -223,9 +241,11 @@ def _fit_jobs(
     jobs.create()
     files: dict[tuple[int, ...], str] = {}  # one file for data that several jobs share
     names = []
-    for spec, part in zip(described, data, strict=True):
-        own = tuple(map(id, part[:2]))
-        files[own] = files.get(own) or jobs.add_data(part[:2])  # a horizon (y, X, fh) is no part of a fit
+    # A horizon (y, X, fh) is no part of a fit.
+    stored = [part[:2] if _is_series(one) else part for one, part in zip(estimators, data, strict=True)]
+    for spec, part in zip(described, stored, strict=True):
+        own = tuple(map(id, part))
+        files[own] = files.get(own) or jobs.add_data(part)
         names.append(jobs.add(spec, files[own], __version__))
     kinds = {name: _kind(spec, part) for name, spec, part in zip(names, described, data, strict=True)}
     _do(jobs, kinds, backend, params, callbacks)
@@ -325,7 +345,7 @@ def _take_over(estimator: Any, loaded: Any, data: tuple) -> None:
     """What was learnt, beside the options of the estimator, which a file may not hold."""
     options = estimator.get_params(deep=False)
     learnt = {name: value for name, value in vars(loaded).items() if name not in options}
-    if len(data) > 2:
+    if _is_series(estimator) and len(data) > 2:
         learnt["fh_"] = data[2]
     estimator.__dict__ = {**options, **learnt}
 

@@ -60,7 +60,7 @@ def _named_leaves(tree: Any) -> list[tuple[str, Any]]:
     repeated = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
     if repeated:
         raise ModelFileError(
-            f"several arrays of the tree are named {repeated[0]!r}; give its entries keys that differ as text."
+            f"several arrays of the tree are named {repeated[0]!r}; use keys that remain different as text."
         )
     return named
 

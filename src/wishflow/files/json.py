@@ -24,7 +24,7 @@ def read_json(path: Path) -> Any:
 
 def write_json_atomic(path: str | os.PathLike[str], data: Any) -> None:
     """Write results as an indented JSON file, atomically; NaN and infinities, which JSON lacks, become null."""
-    text = json.dumps(_finite(plain(data)), allow_nan=False, ensure_ascii=False, indent=2)
+    text = json.dumps(finite_or_none(plain(data)), allow_nan=False, ensure_ascii=False, indent=2)
     write_bytes_atomic(path, (text + "\n").encode())
 
 
@@ -46,9 +46,10 @@ def plain(value: Any) -> Any:
     raise TypeError(f"{value!r} is a {type(value).__name__}, which JSON lacks")
 
 
-def _finite(value: Any) -> Any:
+def finite_or_none(value: Any) -> Any:
+    """The value in JSON types, with None in place of NaN and infinities."""
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite_or_none(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_finite(item) for item in value]
+        return [finite_or_none(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

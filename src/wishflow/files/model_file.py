@@ -86,7 +86,7 @@ def _check_same_version(path: Path, version: str, header: Mapping[str, Any]) -> 
     about = header.get("file")
     if not isinstance(about, dict) or str(about.get("format_version")) != version:
         raise ModelFileError(
-            f"the metadata of {str(path)!r} say format version {version}, its header says otherwise: the file was "
+            f"the metadata of {str(path)!r} give format version {version}, but its header gives another: the file was "
             "changed after it was saved; copy it again from its source or save the model again."
         )
 
@@ -168,7 +168,7 @@ def _read_safetensors(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]
         raise
     except Exception as error:  # safetensors reports damage by errors of several types
         raise ModelFileError(
-            f"{str(path)!r} cannot be read ({error}): it is damaged, cut short or no wishflow model file; "
+            f"{str(path)!r} cannot be read ({error}): it is damaged, truncated or not a wishflow model file; "
             "copy it again from its source or save the model again."
         ) from error
 

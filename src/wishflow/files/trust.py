@@ -34,7 +34,7 @@ def check_depth(value: Any, most: int = MOST_NESTED) -> None:
         level = [part for item in level for part in _parts(item)]
         if not level:
             return
-    raise ModelFileError(f"the header has lists or objects inside each other, deeper than {most} levels; {REMEDY}")
+    raise ModelFileError(f"the header nests lists or objects more than {most} levels deep; {REMEDY}")
 
 
 def longest_of(arrays: Mapping[str, np.ndarray]) -> int:

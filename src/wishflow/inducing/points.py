@@ -21,8 +21,7 @@ def inducing_points(X: np.ndarray, n_inducing: int, seed: int) -> np.ndarray:
     from sklearn.exceptions import ConvergenceWarning
 
     rng = np.random.default_rng(seed)
-    rows = X if len(X) <= KMEANS_ROWS else X[rng.choice(len(X), KMEANS_ROWS, replace=False)]
-    distinct = np.unique(rows, axis=0)
+    distinct = _distinct(X, rng)
     if len(distinct) <= n_inducing:
         return _filled_up(distinct, min(n_inducing, size_class(len(distinct))), rng)
     # One thread: several programs on one machine would fight for the cores, and little is to be gained at these sizes.
@@ -30,6 +29,18 @@ def inducing_points(X: np.ndarray, n_inducing: int, seed: int) -> np.ndarray:
         # Rows that differ by rounding alone give fewer clusters than asked for; the jitter is there for such points.
         warnings.simplefilter("ignore", ConvergenceWarning)
         return KMeans(n_inducing, n_init=1, max_iter=30, random_state=seed).fit(distinct).cluster_centers_
+
+
+def n_points(X: np.ndarray, n_inducing: int, seed: int) -> int:
+    """How many points `inducing_points` returns."""
+    n_distinct = len(_distinct(X, np.random.default_rng(seed)))
+    return n_inducing if n_distinct > n_inducing else min(n_inducing, size_class(n_distinct))
+
+
+def _distinct(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The distinct rows, or those of a sample."""
+    rows = X if len(X) <= KMEANS_ROWS else X[rng.choice(len(X), KMEANS_ROWS, replace=False)]
+    return np.unique(rows, axis=0)
 
 
 def _filled_up(rows: np.ndarray, n_points: int, rng: np.random.Generator) -> np.ndarray:

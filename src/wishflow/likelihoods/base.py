@@ -268,7 +268,7 @@ def check_columns(y: np.ndarray, n_columns: int, name: str) -> None:
     n_bad = np.count_nonzero(~np.isfinite(y))
     if n_bad:
         raise DataError(
-            f"{n_bad} of {y.size} targets are NaN or infinite; the {name} likelihood expected finite numbers: "
+            f"{n_bad} of {y.size} targets are NaN or infinite; the {name} likelihood expects finite numbers: "
             "drop or fill those rows."
         )
 
@@ -278,7 +278,7 @@ def check_all(allowed: np.ndarray, y: np.ndarray, expected: str) -> None:
     if not np.all(allowed):
         n_bad = np.count_nonzero(~allowed)
         raise DataError(
-            f"{n_bad} of {y.size} targets cannot be used, the first is {y[~allowed][0]}; expected {expected}."
+            f"{n_bad} of {y.size} targets cannot be used; the first is {y[~allowed][0]}; expected {expected}."
         )
 
 

@@ -85,8 +85,8 @@ class Origin:
             self._process = here
         if self._process != here:
             raise ForkError(
-                f"process {here} was forked from process {self._process} after wishflow has computed there: JAX's "
-                "threads do not survive a fork, and computations would never end. Expected a process of its own: use "
+                f"process {here} was forked from process {self._process} after wishflow had computed there: JAX's "
+                "threads do not survive a fork, and computations would hang. Start a new process instead: use "
                 'multiprocessing.get_context("spawn"), or joblib with its default backend "loky"; or fork before the '
                 "first fit, prediction or load."
             )

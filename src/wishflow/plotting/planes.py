@@ -202,7 +202,7 @@ def plot_trajectory(
         raise DataError(f"covariances have shape {covariances.shape}; expected {(len(path), 2, 2)}, one at each point.")
     there = np.flatnonzero(np.isfinite(path).all(axis=1) & np.isfinite(covariances).all(axis=(1, 2)))
     if not len(there):
-        raise DataError("no point of the path has both coordinates and a covariance; give rows without holes.")
+        raise DataError("no point of the path has both coordinates and a covariance; give rows without missing values.")
     ax.plot(*path.T, color=POINT_COLOUR, linewidth=0.8)
     ax.plot(*path[there[0]], marker="o", markersize=5.0, markerfacecolor="white", markeredgecolor="black")
     ax.plot(*path[there[-1]], marker="o", markersize=5.0, color="black")

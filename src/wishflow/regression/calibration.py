@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.stats
-from jaxtyping import Array, Float, Scalar
+from jaxtyping import Array, Float, Int, Scalar
 
 from ..numerics.devices import AnyArray
 from .leave_one_out import leave_one_out
@@ -26,6 +26,8 @@ from .sparse_gp import SparseGPModel
 # Fewer rows say too little of a scale, or of a scale that depends on the inputs.
 LEAST_ROWS = 30
 LEAST_ROWS_BY_INPUT = 60
+# With fewer groups than this share of the rows, a scale does not depend on the inputs.
+LEAST_SHARE = 0.5
 # More rows, or paths of their predictions, would say no more.
 MOST_ROWS = 5000
 MOST_PATHS = 100
@@ -96,7 +98,8 @@ class HonestRows:
     """Rows with predictions by models that have not seen them: T normal components for each, with weights.
 
     `between` is the variance of the members of a mixture about their mean at new rows, for each output. Each row is
-    predicted by one member; the mixture of all is wider by `between`, and the error of its mean is smaller by it.
+    predicted by one member; the mixture of all is wider by `between`, and the error of its mean is smaller by it. Rows
+    with equal numbers in `groups` say the same (None: each row is a group of its own): tests count groups, not rows.
     """
 
     X: Float[np.ndarray, "N D"]
@@ -105,6 +108,7 @@ class HonestRows:
     variances: Float[np.ndarray, "T N P"]
     weights: Float[np.ndarray, " T"]
     between: Float[np.ndarray, " P"] | float = 0.0
+    groups: Int[np.ndarray, " N"] | None = None
 
     def subset(self, keep: np.ndarray) -> HonestRows:
         """Some of the rows."""
@@ -114,7 +118,20 @@ class HonestRows:
             y=self.y[keep],
             means=self.means[:, keep],
             variances=self.variances[:, keep],
+            groups=None if self.groups is None else self.groups[keep],
         )
+
+    def first_of_groups(self) -> tuple[Int[np.ndarray, " G"], Int[np.ndarray, " N"]]:
+        """The first row of each group, and for each row the place of its group among them."""
+        if self.groups is None:
+            return np.arange(len(self.y)), np.arange(len(self.y))
+        _, first, numbers = np.unique(self.groups, return_index=True, return_inverse=True)
+        return first, numbers
+
+    def by_group(self, values: Float[np.ndarray, " N"]) -> Float[np.ndarray, " G"]:
+        """The mean of a number of each row over the rows of each group."""
+        numbers = self.first_of_groups()[1]
+        return np.bincount(numbers, values) / np.bincount(numbers)
 
     @functools.cached_property
     def centre(self) -> Float[np.ndarray, "N P"]:
@@ -193,17 +210,17 @@ def recalibrated(rows: HonestRows, fit_gp: FitGP, seed: int) -> Recalibrated:
     by_output = np.clip(by_output, SCALES[0], SCALES[-1])
     same = np.broadcast_to(by_output, errors.shape)
     scale, tail, found = _scale_and_tails(rows, errors, same)
-    by_input = _by_input(rows, errors, sds, fit_gp) if n >= LEAST_ROWS_BY_INPUT else None
+    by_input = _by_input(rows, errors, sds, fit_gp)
     if by_input is not None:
         model, unit, h = by_input
         relative = by_output * np.exp(0.5 * h)
         scale_h, tail_h, found_h = _scale_and_tails(rows, errors, relative)
-        gain = found_h - found
+        gain = rows.by_group(found_h - found)
         if gain.mean() > LEAST_LEAD * gain.std() / np.sqrt(len(gain)):
             scales = np.clip(scale_h * by_output, SCALES[0], SCALES[-1])
             return Recalibrated(_calibration(scales, tail_h, model, unit), rows, scales * np.exp(0.5 * h), tail_h)
     # One scale for each output, and the tails.
-    if not 2.0 * (found - before).sum() > scipy.stats.chi2.ppf(LEVEL, errors.shape[1] + 1):
+    if not 2.0 * rows.by_group(found - before).sum() > scipy.stats.chi2.ppf(LEVEL, errors.shape[1] + 1):
         return none
     scales = np.clip(scale * by_output, SCALES[0], SCALES[-1])
     return Recalibrated(_calibration(scales, tail, None, None), rows, np.broadcast_to(scales, errors.shape), tail)
@@ -266,12 +283,21 @@ def _with_tail(
 def _by_input(
     rows: HonestRows, errors: Float[np.ndarray, "N P"], sds: Float[np.ndarray, "N P"], fit_gp: FitGP
 ) -> tuple[SparseGPModel, np.ndarray, Float[np.ndarray, "N P"]] | None:
-    """A GP of the log of squared errors: the model, the unit of its targets, and h at each row without that row."""
-    logs = np.log((errors / sds) ** 2 + SMALLEST_SQUARE)
+    """A GP of the log of squared errors: the model, the unit of its targets, and h at each row without that row.
+
+    Each group is one row of that GP, its first one, and has one h: errors of a group are alike, and a GP of all of them
+    would take what they have in common for a scale that depends on the inputs. Where most rows are copies there is no
+    such GP: a model that follows its copies is too sure between close rows. That holds for both of a pair, so each
+    would predict the error of the other, but not that of a new row.
+    """
+    first, numbers = rows.first_of_groups()
+    if len(first) < max(LEAST_ROWS_BY_INPUT, LEAST_SHARE * len(numbers)):
+        return None
+    logs, X = np.log((errors / sds) ** 2 + SMALLEST_SQUARE)[first], rows.X[first]
     unit = logs.std(0)
     if not (np.isfinite(unit).all() and (unit > 1e-6).all()):
         return None
     targets = (logs - logs.mean(0)) / unit
-    model = fit_gp(rows.X, targets)
-    h, _, _ = leave_one_out(model, rows.X, targets)
-    return model, unit, np.clip(h * unit, -LARGEST_LOG, LARGEST_LOG)
+    model = fit_gp(X, targets)
+    h, _, _ = leave_one_out(model, X, targets)
+    return model, unit, np.clip(h * unit, -LARGEST_LOG, LARGEST_LOG)[numbers]

@@ -15,7 +15,16 @@ from ..errors import DataError
 from ..likelihoods import Bernoulli, Categorical, LikelihoodSpec
 from ..training.specs import TrainingSpec
 from . import plots, presets
-from .data import check_labels, check_same_rows, checked_rows, names_of_targets, our_errors, rows_of, target_names
+from .data import (
+    check_labels,
+    check_same_rows,
+    checked_rows,
+    groups_of,
+    names_of_targets,
+    our_errors,
+    rows_of,
+    target_names,
+)
 from .estimator import ModelEstimator, Validated, check_average
 from .flow_options import flow_spec, flow_training
 from .training import Problem
@@ -212,7 +221,7 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
     def _model_spec(self, training: TrainingSpec, likelihood: LikelihoodSpec) -> Any:
         return flow_spec(self, training, likelihood)
 
-    def fit(self, X: Any, y: Any, *, devices: Any = None) -> FlowClassifier:
+    def fit(self, X: Any, y: Any, *, groups: Any = None, devices: Any = None) -> FlowClassifier:
         """Fit to inputs and labels.
 
         Parameters
@@ -221,6 +230,10 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
             Inputs. Frames keep the names of their columns.
         y : array-like of shape (N,)
             Labels, of at least two classes.
+        groups : array-like of shape (N,), optional
+            Labels of rows that belong together, such as the rows of one subject. They stay on one side of all splits
+            inside `fit`: into held-back rows and others, and into the folds of members. By default rows with equal
+            inputs are a group, if there are at least 30 distinct ones.
         devices : "all", int or list of jax.Device, optional
             Devices over which the rows of each batch are split: all that JAX has, the first of them, or a list. With
             several processes (`wishflow launch`) all of them call `fit` with the same data. The result does not depend
@@ -241,9 +254,9 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
             If training produces non-finite numbers from its very first step.
         """
         fitted = copy.copy(self)
-        return self._trained(fitted, fitted._prepare(X, y), devices)
+        return self._trained(fitted, fitted._prepare(X, y, groups), devices)
 
-    def _prepare(self, X: Any, y: Any, n_rows: int | None = None) -> Problem:
+    def _prepare(self, X: Any, y: Any, groups: Any = None) -> Problem:
         check_labels(y)
         self.target_names_ = target_names(y)
         X, y = checked_rows(self, X, y, ensure_min_samples=2)
@@ -256,7 +269,7 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
             )
         n_classes = len(self.classes_)
         likelihood = Bernoulli() if n_classes == 2 else Categorical(n_classes)
-        return self._problem(X, labels[:, None].astype(float), likelihood, n_rows)
+        return self._problem(X, labels[:, None].astype(float), likelihood, groups_of(X, groups))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predict the probabilities of the classes.

@@ -38,8 +38,8 @@ def _noise(model: SparseGPModel) -> Float[Array, " P"]:
     """σ² of each output; only a Gaussian likelihood has a collapsed bound."""
     if not isinstance(model.likelihood, GaussianLikelihood):
         raise OptionError(
-            f"the collapsed bound was asked of a {type(model.likelihood).__name__}; "
-            "it exists for the Gaussian likelihood alone."
+            f"a {type(model.likelihood).__name__} was given to the collapsed bound; "
+            "it exists only for the Gaussian likelihood."
         )
     return model.likelihood.variance
 

@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float, Int
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from ..errors import DataError, DataTypeError, WishflowError
 
+# Fewer distinct rows are the cells of a table: held back as a whole they would be other rows than those to come.
+LEAST_DISTINCT = 30
 TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period, pd.Interval)
 
 
@@ -163,3 +166,42 @@ def checked_targets(y: Any, n_rows: int, n_targets: int) -> np.ndarray:
 def check_same_rows(n_inputs: int, n_targets: int) -> None:
     if n_inputs != n_targets:
         raise DataError(f"X has {n_inputs} rows and y has {n_targets}; they must have the same number of rows.")
+
+
+# --- rows that belong together -----------------------------------------------------------------------
+
+
+def groups_of(X: Float[np.ndarray, "N D"], given: Any = None) -> Int[np.ndarray, " N"] | None:
+    """The group of each row: as given, or rows with equal inputs; None where each row is a group of its own."""
+    if given is None:
+        numbers = _equal_rows(X)
+        if numbers.max() + 1 < LEAST_DISTINCT:
+            return None
+    else:
+        numbers = checked_groups(given, len(X))
+    return None if len(np.unique(numbers)) == len(X) else numbers
+
+
+def checked_groups(given: Any, n_rows: int) -> Int[np.ndarray, " N"]:
+    """The numbers of groups that a user has named."""
+    labels = np.asarray(given)
+    if labels.shape != (n_rows,):
+        raise DataError(f"groups has shape {labels.shape} for {n_rows} rows; expected one label for each row.")
+    numbers, names = pd.factorize(labels)
+    if (numbers < 0).any():
+        raise DataError(
+            f"groups has {int((numbers < 0).sum())} missing labels; expected one for each row: give rows without a "
+            "group a label of their own."
+        )
+    if len(names) < 2:
+        raise DataError(
+            f"groups has one label for all rows ({names[0]}); expected at least two labels, so that one group can be "
+            "held back: pass no groups if all rows belong together."
+        )
+    return numbers
+
+
+def _equal_rows(X: Float[np.ndarray, "N D"]) -> Int[np.ndarray, " N"]:
+    """Numbers that are equal for equal rows; −0 equals 0."""
+    hashes = pd.util.hash_pandas_object(pd.DataFrame(X + 0.0), index=False)
+    return pd.factorize(hashes)[0]

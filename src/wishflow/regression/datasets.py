@@ -47,7 +47,7 @@ def problem_of_dataset(estimator: Any, source: Any, target: Any, columns: Any, n
     frame = pd.DataFrame(summary.rows, columns=list(table.columns))
     X, y = frame[list(table.columns[:n])], frame[target if isinstance(target, str) else targets]
     scalers = Scaler(scaler.mean[:n], scaler.scale[:n]), Scaler(scaler.mean[n:], scaler.scale[n:])
-    problem = estimator._prepare(X, y, table.n_rows, scalers)
+    problem = estimator._prepare(X, y, n_rows=table.n_rows, scalers=scalers)
     scales = Scales(estimator.x_scaler_, estimator.y_scaler_, estimator.directions_)
     stream = RowStream(table, scales, problem.training.batch_size, n_parts, seed, np.zeros(0, int))
     return dataclasses.replace(problem, stream=stream, index=summary.index)
@@ -123,7 +123,7 @@ def _all_but(dataset: Any, model: Any, keep: Sequence[str]) -> list[str]:
     names = [name for name in dataset.schema.names if name not in keep]
     if len(names) != model.n_features_in_:
         raise DataError(
-            f"the data have {len(names)} columns beside those to keep, and the model {model.n_features_in_} inputs "
-            "without names; expected as many: fit to a frame, or select the columns."
+            f"the data have {len(names)} columns besides those to keep, and the model {model.n_features_in_} "
+            "inputs without names; expected the same number: fit to a frame, or select the columns."
         )
     return names

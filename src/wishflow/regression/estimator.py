@@ -62,8 +62,8 @@ class ModelEstimator(BaseEstimator, abc.ABC):
     # --- what a subclass fills in ---
 
     @abc.abstractmethod
-    def _prepare(self, X: Any, y: Any, n_rows: int | None = None) -> Problem:
-        """Check X and y and say what is to be trained; `n_rows` is what the preset's rule is asked for (None: N)."""
+    def _prepare(self, X: Any, y: Any, groups: Any = None) -> Problem:
+        """Check X and y and say what is to be trained; `groups` are those of `fit`."""
 
     @abc.abstractmethod
     def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
@@ -104,10 +104,14 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         X: np.ndarray,
         y: np.ndarray,
         likelihood: LikelihoodSpec,
+        groups: np.ndarray | None = None,
         n_rows: int | None = None,
         scalers: tuple[Scaler, Scaler] | None = None,
     ) -> Problem:
-        """Check the options, scale, and say what is to be trained; `scalers` are those of more rows than X and y."""
+        """Check the options, scale, and say what is to be trained.
+
+        `groups` are numbers of groups of rows. X and y may be a sample of `n_rows` rows, whose scales are `scalers`.
+        """
         checks.verbosity(self.verbose)
         n_inducing = checks.positive_int("n_inducing", self.n_inducing)
         self.training_ = self._training(len(X) if n_rows is None else n_rows, X.shape[1])
@@ -122,7 +126,9 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         self.directions_ = random_directions(X, n_inputs if state_dim is None else state_dim, self.seed_)
         X = with_directions(X, self.directions_)
         n_paths = self._n_predict()
-        return Problem(self.spec_, self.training_, X, y, n_inducing, self.seed_, schedule, n_inputs, n_paths)
+        return Problem(
+            self.spec_, self.training_, X, y, n_inducing, self.seed_, schedule, n_inputs, n_paths, groups=groups
+        )
 
     def _accept(self, trained: Trained) -> None:
         """Keep what training gave."""

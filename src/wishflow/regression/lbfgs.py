@@ -17,7 +17,7 @@ import optax
 import scipy.optimize
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh
-from jaxtyping import Array, Float, Int, PyTree, Scalar
+from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
 
 from ..errors import TrainingError
 from ..inducing import WhitenedPosterior
@@ -28,6 +28,7 @@ from ..training.jitter import with_fresh_jitter
 from ..training.journal import Journal
 from ..training.loop import CONVERGED, REACHED, STOPPED
 from ..training.phases import AbstractPhase, Outcome
+from ..training.stacks import choose
 from .batches import Batch
 from .collapsed import CollapsedStatistics, collapsed_bound, collapsed_statistics, optimal_posterior
 from .sparse_gp import SparseGPModel
@@ -235,23 +236,27 @@ class CollapsedPhase(AbstractPhase):
         is_many = self.n_models > 1
         state = eqx.filter_vmap(start_collapsed)(models) if is_many else start_collapsed(models)
         run = collapsed_chunk_many if is_many else collapsed_chunk
-        best, status = None, REACHED
+        best, records = None, dict[str, np.ndarray]()
+        status = np.full(self.n_models, REACHED, object)
         n_rows = np.asarray(self.data.n_data).reshape(-1)
         for done in range(0, self.n_iter, CHUNK):
-            n = min(CHUNK, self.n_iter - done)
-            state, records = run(state, self.data, on_device(n))
-            stop = journal.add(self.name, done + n, self.n_iter, jax.device_get(records), n, self.is_bound)
-            stop = agreed(stop, self.mesh)
+            n, is_open, before = min(CHUNK, self.n_iter - done), status == REACHED, records
+            moved, found = run(state, self.data, on_device(n))
+            # A model that has converged stays as it is beside others: it ends as it would alone.
+            state, records = choose(is_open, moved, state), _held(is_open, jax.device_get(found), before)
+            stop = agreed(journal.add(self.name, done + n, self.n_iter, records, n, self.is_bound), self.mesh)
             value = np.asarray(state.value).reshape(-1)
             if np.any(value <= -TOO_FAR * n_rows):
                 raise not_finite()
-            if stop.all() or (best is not None and np.all(value - best < 1e-5 * n_rows)):
-                status = STOPPED if stop.all() else CONVERGED
+            has_converged = np.zeros(self.n_models, bool) if best is None else value - best < 1e-5 * n_rows
+            status[is_open & has_converged] = CONVERGED
+            status[is_open & stop] = STOPPED
+            if not (status == REACHED).any():
                 break
             best = value
         finish = collapsed_end_many if is_many else collapsed_end
         ended = finish(with_fresh_jitter(state.model, self.n_models), self.data)
-        return Outcome(ended, (status,) * self.n_models)
+        return Outcome(ended, tuple(status))
 
     def _run_on_host(self, model: SparseGPModel, journal: Journal) -> Outcome:
         ended = [False]
@@ -264,6 +269,15 @@ class CollapsedPhase(AbstractPhase):
         model, is_converged = minimise_on_host(model, self.data, self.n_iter, on_chunk)
         status = CONVERGED if is_converged else STOPPED if ended[0] else REACHED
         return Outcome(best_on_host(with_fresh_jitter(model, 1), self.data), (status,))
+
+
+def _held(
+    is_open: Bool[np.ndarray, " K"], records: dict[str, np.ndarray], before: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """The records of a chunk; of models that had ended before it, their last ones."""
+    if is_open.all():
+        return records
+    return {name: np.where(is_open[:, None], values, before[name][:, CHUNK - 1 :]) for name, values in records.items()}
 
 
 def not_finite() -> TrainingError:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+import scipy.linalg
+from jaxtyping import Array, Bool, Float, Int
 
 from ..likelihoods import GaussianLikelihood
 from ..numerics.devices import compiled
@@ -13,6 +14,8 @@ from ..numerics.linalg import each, inverse_square_root
 from .batches import Batch, padded_batch
 from .sparse_gp import SparseGPModel
 
+# Groups of several rows that are predicted, chosen at random: each takes a factorisation of its own.
+MOST_GROUPS = 1000
 # A row that alone decides its prediction: what is left of it is rounding.
 HIGHEST_LEVERAGE = 1.0 - 1e-5
 
@@ -43,10 +46,14 @@ def _leave_one_out(
 
 
 def leave_one_out(
-    model: SparseGPModel, X: Float[np.ndarray, "N D"], y: Float[np.ndarray, "N P"]
+    model: SparseGPModel,
+    X: Float[np.ndarray, "N D"],
+    y: Float[np.ndarray, "N P"],
+    groups: Int[np.ndarray, " N"] | None = None,
 ) -> tuple[Float[np.ndarray, "N P"], Float[np.ndarray, "N P"], Bool[np.ndarray, " N"]]:
-    """Mean and variance of y at each row, predicted from the other rows with the parameters of the model; and which
-    rows have such a prediction: not those that alone decide their own.
+    """Mean and variance of y at each row, predicted from the rows of other groups with the parameters of the model
+    (None: each row is a group of its own); and which rows have such a prediction: not those that alone decide their
+    own, and not those of more than `MOST_GROUPS` groups with several rows.
 
     With S = (I + aᵀa/σ²)⁻¹, m = S aᵀy/σ² and the leverage h_n = a_nᵀ S a_n / σ², removing a row from a linear model of
     the features a gives the mean (a_nᵀm − h_n y_n)/(1 − h_n) and the variance a_nᵀ S a_n /(1 − h_n) of g, to which come
@@ -54,5 +61,50 @@ def leave_one_out(
     """
     batch = padded_batch(X, y)
     found = _leave_one_out(jax.tree.map(jnp.asarray, model), batch)
-    means, variances, leverages = (np.asarray(part)[: len(X)] for part in found)
-    return means, variances, np.all(leverages < HIGHEST_LEVERAGE, axis=-1)
+    # Copies: those of JAX cannot be written to.
+    means, variances, leverages = (np.array(part)[: len(X)] for part in found)
+    is_known = np.all(leverages < HIGHEST_LEVERAGE, axis=-1)
+    if groups is not None:
+        _without_groups(model, batch, y, groups, (means, variances, is_known))
+    return means, variances, is_known
+
+
+@compiled
+def _features(model: SparseGPModel, batch: Batch) -> tuple[Float[Array, "N M"], Float[Array, " N"]]:
+    basis = model.output.basis.prepare()
+    a = basis.project(batch.X)
+    return a, basis.unexplained(batch.X, a)
+
+
+def _without_groups(
+    model: SparseGPModel,
+    batch: Batch,
+    y: Float[np.ndarray, "N P"],
+    groups: Int[np.ndarray, " N"],
+    found: tuple[np.ndarray, np.ndarray, np.ndarray],
+) -> None:
+    """Put the predictions of the rows of groups with several rows in the place of those that have seen such rows.
+
+    The rows of a group are taken from aᵀa and aᵀy. There is no leverage to divide by, which is near 1 for rows that
+    decide their prediction together.
+    """
+    means, variances, is_known = found
+    assert isinstance(model.likelihood, GaussianLikelihood)
+    noises = np.asarray(model.likelihood.variance)
+    a, unexplained = (np.asarray(part)[: len(y)] for part in _features(jax.tree.map(jnp.asarray, model), batch))
+    order = np.argsort(groups, kind="stable")
+    members = np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
+    several = [rows for rows in members if len(rows) > 1]
+    identity, aa, ay = np.eye(a.shape[1]), a.T @ a, a.T @ y
+    for rows in several:
+        is_known[rows] = False
+    for i in np.random.default_rng(0).permutation(len(several))[:MOST_GROUPS]:
+        rows = several[i]
+        own = a[rows]
+        others, targets = aa - own.T @ own, ay - own.T @ y[rows]
+        for p, noise in enumerate(noises):
+            L = np.linalg.cholesky(identity + others / noise)
+            projected = scipy.linalg.solve_triangular(L, own.T, lower=True)
+            means[rows, p] = projected.T @ scipy.linalg.solve_triangular(L, targets[:, p], lower=True) / noise
+            variances[rows, p] = np.sum(projected**2, axis=0) + unexplained[rows] + noise
+        is_known[rows] = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -51,11 +52,27 @@ class Members:
     mean: Float[np.ndarray, "N P"]
 
 
-def folds_of(n_rows: int, n_members: int, seed: int) -> Int[np.ndarray, " N"]:
-    """The fold of each row, at random."""
+def folds_of(
+    n_rows: int, n_members: int, seed: int, groups: Int[np.ndarray, " N"] | None = None
+) -> Int[np.ndarray, " N"]:
+    """The fold of each row, at random; the rows of a group are in one fold, and folds are of about equal size."""
     if n_rows < 2 * n_members:
         raise DataError(f"n_members={n_members} given for {n_rows} rows; expected at least two rows for each member.")
-    return np.random.default_rng(np.random.SeedSequence([seed, n_rows, n_members])).permutation(n_rows) % n_members
+    rng = np.random.default_rng(np.random.SeedSequence([seed, n_rows, n_members]))
+    if groups is None:
+        return rng.permutation(n_rows) % n_members
+    _, numbers, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    if len(counts) < n_members:
+        raise DataError(
+            f"n_members={n_members} given for {len(counts)} groups of rows; expected at least one group for each "
+            "member: pass fewer members. Rows with equal inputs are one group."
+        )
+    order = rng.permutation(len(counts))
+    fold_of_group, sizes = np.empty(len(counts), int), np.zeros(n_members, int)
+    for group in order[np.argsort(-counts[order], kind="stable")]:  # the largest first, each into the smallest fold
+        fold_of_group[group] = fold = sizes.argmin()
+        sizes[fold] += counts[group]
+    return fold_of_group[numbers]
 
 
 def train_members(
@@ -63,19 +80,23 @@ def train_members(
 ) -> list[Members]:
     """For each problem, fit K members of each candidate, weigh the candidates and recalibrate their mixture.
 
-    On an accelerator all members of a candidate, of all problems, are trained in one program. Workers of a backend
-    train one member at a time.
+    On an accelerator members that are alike, of all problems, are trained in one program. Workers of a backend train
+    one member at a time.
     """
-    folds = [folds_of(len(p.X), n_members, p.seed) for p in problems]
-    parts = _parts(problems, folds, n_members)
+    folds = [folds_of(len(p.X), n_members, p.seed, p.groups) for p in problems]
+    parts = [_parts(p, own, n_members) for p, own in zip(problems, folds, strict=True)]
+    makers = [list(_candidates(p).items()) for p in problems]
     trained: list[dict[str, list[Trained]]] = [{} for _ in problems]
-    candidates = {name: [make(part) for part in parts] for name, make in _candidates(problems[0]).items()}
-    calls = [] if workers.are_here else [(one,) for members in candidates.values() for one in members]
-    elsewhere = workers.map(_trained_alone, calls)
-    for k, (name, members) in enumerate(candidates.items()):
-        found = train(members, callbacks) if workers.are_here else elsewhere[k * len(parts) : (k + 1) * len(parts)]
-        for i, of_problem in enumerate(trained):
-            of_problem[name] = found[i * n_members : (i + 1) * n_members]
+    # The first candidates of all problems, then the second ones of those that have several, and so on.
+    rounds = [[i for i, own in enumerate(makers) if len(own) > k] for k in range(max(map(len, makers)))]
+    members = [[makers[i][k][1](part) for i in places for part in parts[i]] for k, places in enumerate(rounds)]
+    elsewhere = iter(
+        [] if workers.are_here else workers.map(_trained_alone, [(one,) for own in members for one in own])
+    )
+    for k, places in enumerate(rounds):
+        found = train(members[k], callbacks) if workers.are_here else list(itertools.islice(elsewhere, len(members[k])))
+        for j, i in enumerate(places):
+            trained[i][makers[i][k][0]] = found[j * n_members : (j + 1) * n_members]
         # The first candidate is the one that is watched; all have checkpoints.
         kept = checkpoints_among(CallbackList(callbacks))
         callbacks = watched([], kept)
@@ -106,23 +127,19 @@ def _kept(problem: Problem) -> Problem:
     return dataclasses.replace(problem, keeps_flow=True)
 
 
-def _parts(problems: Sequence[Problem], folds: list[Int[np.ndarray, " _N"]], n_members: int) -> list[Problem]:
+def _parts(problem: Problem, folds: Int[np.ndarray, " N"], n_members: int) -> list[Problem]:
     """The problem of each member: all folds but one.
 
     The law of a member is not recalibrated, but that of the mixture. All have as many inducing points as the one with
     the fewest distinct rows can have, so that they have one shape.
     """
+    training = dataclasses.replace(problem.training, calibrate=False)
     parts = [
-        dataclasses.replace(
-            problem.rows(fold != k),
-            training=dataclasses.replace(problem.training, calibrate=False),
-            seed=(problem.seed + k) % 2**32,
-        )
-        for problem, fold in zip(problems, folds, strict=True)
+        dataclasses.replace(problem.rows(folds != k), training=training, seed=(problem.seed + k) % 2**32)
         for k in range(n_members)
     ]
     fewest = min(len(np.unique(part.X, axis=0)) for part in parts)
-    n_inducing = min(problems[0].n_inducing, size_class(fewest))
+    n_inducing = min(problem.n_inducing, size_class(fewest))
     return [dataclasses.replace(part, n_inducing=n_inducing) for part in parts]
 
 
@@ -188,7 +205,8 @@ def _recalibrated(problem: Problem, trained: list[Trained], folds: Int[np.ndarra
         components.append(predictive_components(Law.of(one.model), X, rows.seed, n_paths))
     means, variances = (_in_order([part[i] for part in components], folds) for i in (0, 1))
     between = _between(problem, trained)
-    honest = HonestRows(problem.X[:, : problem.n_inputs], problem.y, means, variances, components[0][2], between)
+    X = problem.X[:, : problem.n_inputs]
+    honest = HonestRows(X, problem.y, means, variances, components[0][2], between, problem.groups)
     return recalibrated(honest, functools.partial(gp_for, problem), problem.seed)
 
 
@@ -201,7 +219,9 @@ def _in_order(parts: list[Float[np.ndarray, "T _R P"]], folds: np.ndarray) -> Fl
 
 def _between(problem: Problem, trained: list[Trained]) -> Float[np.ndarray, " P"]:
     """The variance of the members' means about their mean at new rows, for each output."""
-    X = new_rows(problem.X, problem.seed)
+    # The nearest neighbours of a copy would be its copies, and the new row the same as they are.
+    X = problem.X if problem.groups is None else np.unique(problem.X, axis=0)
+    X = new_rows(X, problem.seed) if len(X) > 2 else X
     means = [
         predictive_moments(Law.of(one.model), X[:, : _width(one.model)], problem.seed, MOST_PATHS)[0] for one in trained
     ]

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 import scipy.special
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from ..errors import DataError
 from ..specs import checks
-from .data import checked_targets
+from .data import checked_groups, checked_targets
 
 # Ranks leave rounding aside: 100 · 0.55 is a little more than 55, and 5/6 as a double a little more than 5/6.
 ROUNDING = 1e-12
@@ -51,7 +51,7 @@ def conformal_radius(distances: Float[np.ndarray, " N"], coverage: float) -> flo
     if not math.isfinite(radius):  # NaN is sorted behind all numbers
         n_bad = int((~np.isfinite(distances)).sum())
         raise DataError(
-            f"{n_bad} of {n_rows} calibration rows are at no finite distance from their prediction; expected rows like "
+            f"{n_bad} of {n_rows} calibration rows have no finite distance to their prediction; expected rows like "
             "those of training: check their inputs and targets."
         )
     return radius
@@ -84,6 +84,12 @@ def _standardised(
     return sd, np.linalg.cholesky(covariance / (sd[:, :, None] * sd[:, None, :]))
 
 
+def _one_of_each(groups: Int[np.ndarray, " N"]) -> Int[np.ndarray, " G"]:
+    """The place of one row of each group, chosen at random, with a fixed seed."""
+    order = np.random.default_rng(0).permutation(len(groups))
+    return order[np.unique(groups[order], return_index=True)[1]]
+
+
 @dataclasses.dataclass(frozen=True)
 class JointRegion:
     """Ellipsoids that contain the targets of new rows with a given probability.
@@ -99,8 +105,8 @@ class JointRegion:
         The radius r, in units of the predictive law. For P targets whose law is normal and right it is near the root of
         the c-quantile of χ²_P. A larger one says that the law is too narrow.
     n_rows : int
-        The number n of calibration rows. The coverage of one region varies with them: it has a Beta law with parameters
-        k = ⌈(n + 1) c⌉ and n + 1 − k.
+        The number n of calibration rows, or of their groups. The coverage of one region varies with them: it has a Beta
+        law with parameters k = ⌈(n + 1) c⌉ and n + 1 − k.
     moments : callable
         The predictive mean (N, P) and covariance over targets (N, P, P) of rows X, in the units of y.
 
@@ -130,7 +136,7 @@ class JointRegion:
     moments: Moments = dataclasses.field(repr=False)
 
     @classmethod
-    def of(cls, moments: Moments, X: Any, y: Any, coverage: float) -> JointRegion:
+    def of(cls, moments: Moments, X: Any, y: Any, coverage: float, groups: Any = None) -> JointRegion:
         """Make the region of a law with these moments whose radius comes from calibration rows.
 
         Parameters
@@ -143,6 +149,9 @@ class JointRegion:
             Their targets.
         coverage : float
             The probability, strictly between 0 and 1.
+        groups : array-like of shape (n,), optional
+            Labels of rows that belong together, such as the rows of one subject or copies of a row. One row of each
+            group is used, chosen at random: groups are exchangeable with new ones where their rows are not.
 
         Returns
         -------
@@ -158,8 +167,10 @@ class JointRegion:
         """
         level = checks.level("coverage", coverage, "call again for each of several")
         mean, covariance = moments(X)
-        y = checked_targets(y, *mean.shape)
-        return cls(level, conformal_radius(distances(y, mean, covariance), level), len(y), moments)
+        found = distances(checked_targets(y, *mean.shape), mean, covariance)
+        if groups is not None:
+            found = found[_one_of_each(checked_groups(groups, len(found)))]
+        return cls(level, conformal_radius(found, level), len(found), moments)
 
     def ellipsoids(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return centres and covariances of the ellipsoids, in the units of y.

@@ -30,6 +30,7 @@ from .data import (
     checked_numbers,
     checked_rows,
     checked_targets,
+    groups_of,
     names_of_targets,
     rows_of,
     target_names,
@@ -50,7 +51,7 @@ N_COVARIANCE_DRAWS = 500
 class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
     """What the regressors share: y of one or several columns; means, intervals, densities and draws in its units."""
 
-    def fit(self, X: Any, y: Any, *, devices: Any = None) -> ModelRegressor:
+    def fit(self, X: Any, y: Any, *, groups: Any = None, devices: Any = None) -> ModelRegressor:
         """Fit to inputs and targets; scales come from these rows alone.
 
         Parameters
@@ -59,6 +60,11 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
             Inputs. Frames keep the names of their columns.
         y : array-like of shape (N,) or (N, P)
             Targets. Predictions have the same form.
+        groups : array-like of shape (N,), optional
+            Labels of rows that belong together, such as the rows of one subject. They stay on one side of all splits
+            inside `fit`: into held-back rows and others, into the folds of members, and for recalibration, where a row
+            is predicted from the rows of other groups. By default rows with equal inputs are a group, if there are at
+            least 30 distinct ones.
         devices : "all", int or list of jax.Device, optional
             Devices over which the rows of each batch are split: all that JAX has, the first of them, or a list. With
             several processes (`wishflow launch`) all of them call `fit` with the same data. The result does not depend
@@ -89,7 +95,7 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         (1, (3,))
         """
         fitted = copy.copy(self)
-        return self._trained(fitted, fitted._prepare(X, y), devices)
+        return self._trained(fitted, fitted._prepare(X, y, groups), devices)
 
     def fit_dataset(
         self, source: Any, target: Any, columns: Any = None, *, n_parts: int = 8, devices: Any = None
@@ -192,7 +198,12 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         return predicted_dataset(self, source, destination, alpha, keep)
 
     def _prepare(
-        self, X: Any, y: Any, n_rows: int | None = None, scalers: tuple[Scaler, Scaler] | None = None
+        self,
+        X: Any,
+        y: Any,
+        groups: Any = None,
+        n_rows: int | None = None,
+        scalers: tuple[Scaler, Scaler] | None = None,
     ) -> Problem:
         check_no_labels(y)
         check_numeric(y, "y")
@@ -204,8 +215,10 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         if isinstance(likelihood, Bernoulli | Categorical):
             raise OptionError(f"likelihood={self.likelihood!r} is for classes; use FlowClassifier for labels.")
         y = y if y.ndim == 2 else y[:, None]
+        # Copies of the rows of a sample are not looked for: those outside it could not be kept apart.
+        together = groups_of(X, groups) if scalers is None else None
         likelihoods.build(likelihood, y.shape[1]).validate(y)
-        return self._problem(X, y, with_log_rate(likelihood, y), n_rows, scalers)
+        return self._problem(X, y, with_log_rate(likelihood, y), together, n_rows, scalers)
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         """(N, P, …) as it is for several targets, (N, …) for one."""
@@ -521,7 +534,7 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
             warnings.warn(text, UserWarning, stacklevel=2)
         return found
 
-    def conformal_region(self, X: Any, y: Any, coverage: float = 0.9) -> JointRegion:
+    def conformal_region(self, X: Any, y: Any, coverage: float = 0.9, *, groups: Any = None) -> JointRegion:
         """Make ellipsoids that contain all targets of a new row at once, with the given probability.
 
         Parameters
@@ -532,6 +545,9 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
             Their targets. A coverage of c needs n ≥ c / (1 − c) rows: 9 for 0.9, 99 for 0.99.
         coverage : float, default=0.9
             The probability. It holds whether or not the predictive law is right.
+        groups : array-like of shape (n,), optional
+            Labels of rows that belong together, such as the rows of one subject or copies of a row. One row of each
+            group is used, chosen at random: groups are exchangeable with new ones where their rows are not.
 
         Returns
         -------
@@ -556,7 +572,7 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         """
         check_is_fitted(self, "model_")
         fitted = copy.copy(self)  # stays as it is when this estimator is fitted again
-        return JointRegion.of(fitted._output_moments, X, y, coverage)
+        return JointRegion.of(fitted._output_moments, X, y, coverage, groups)
 
     def _output_moments(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mean (N, P) and covariance over targets (N, P, P), in the units of y."""

@@ -191,7 +191,7 @@ def _restored_calibration(
         return None
     found = jax.tree.map(np.asarray, unflatten_arrays(_calibration_template(header, shapes), arrays))
     is_law = (found.scale > 0).all() and 0.0 <= found.tail_share <= 1.0 and found.tail_width > 0.0
-    require(is_law, "the recalibration has scales that are not positive, or a share that is none")
+    require(is_law, "the recalibration has scales that are not positive, or a tail share that is not between 0 and 1")
     return found
 
 
@@ -237,7 +237,7 @@ def check_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     if "features" in names:
         text_list(names["features"], n_inputs, "names of inputs")
     check_weights([kind["weight"] for kind in kinds])
-    require(all(kind["n_members"] >= 1 for kind in kinds), "there is a kind without members")
+    require(all(kind["n_members"] >= 1 for kind in kinds), "a candidate has no members")
     check_counts({"seed_": 0, "n_iter_": header["attributes"]["n_iter_"]}, arrays)
     check_seed(header["attributes"]["seed_"])
     n_steps = header["spec"].get("n_steps", 1)
@@ -285,7 +285,8 @@ def restore(estimator: Any, header: dict[str, Any], arrays: dict[str, np.ndarray
     if hasattr(estimator, "classes_"):
         _check_classes(estimator)
     else:
-        require(isinstance(getattr(estimator, "is_multi_output_", None), bool), "is_multi_output_ is no truth value")
+        is_known = isinstance(getattr(estimator, "is_multi_output_", None), bool)
+        require(is_known, "is_multi_output_ is neither true nor false")
     estimator.history_ = history_of_file(header, part_of(arrays, "history."))
 
 

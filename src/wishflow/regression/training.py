@@ -16,9 +16,9 @@ from jaxtyping import Bool, Float, PyTree
 
 from ..callbacks import CallbackList
 from ..errors import OptionError
-from ..inducing.points import inducing_points
+from ..inducing.points import inducing_points, n_points
 from ..kernels import RBF
-from ..likelihoods import Gaussian
+from ..likelihoods import Gaussian, Poisson
 from ..numerics import platform
 from ..numerics.devices import random_key
 from ..numerics.meshes import on_all
@@ -55,6 +55,7 @@ class Problem:
     (None: all). `n_paths` are the sample paths of a prediction. With `keeps_flow` a flow is not compared with the
     sparse GP alone. Batches are split over the devices of `mesh` (None: one device), which leaves the result as it is.
     Rows that do not fit into memory come from `stream`; X and y are then a sample, of the rows with numbers `index`.
+    Rows with equal numbers in `groups` stay on one side of each split (None: each row is a group of its own).
     """
 
     spec: SparseGPSpec | FlowSpec
@@ -70,6 +71,7 @@ class Problem:
     mesh: Mesh | None = None
     stream: RowStream | None = None
     index: np.ndarray | None = None
+    groups: np.ndarray | None = None
 
     @property
     def n_rows(self) -> int:
@@ -78,7 +80,8 @@ class Problem:
 
     def rows(self, keep: Bool[np.ndarray, " N"]) -> Problem:
         """The problem with some of its rows; a stream is without the others."""
-        some = dataclasses.replace(self, X=self.X[keep], y=self.y[keep])
+        groups = None if self.groups is None else self.groups[keep]
+        some = dataclasses.replace(self, X=self.X[keep], y=self.y[keep], groups=groups)
         if self.stream is None or self.index is None:
             return some
         stream = self.stream.without(self.index[~keep])
@@ -115,8 +118,8 @@ def placed(problem: Problem, mesh: Mesh | None) -> Problem:
 class Group:
     """Problems of equal shape that one program trains: their data, padded and stacked, and their inducing points.
 
-    On an accelerator all problems of a call are one group, under `vmap`; on the CPU each is a group of its own, because
-    batched factorisations can hang there and gain nothing.
+    On an accelerator problems that are alike are one group, under `vmap`; on the CPU each is a group of its own,
+    because batched factorisations can hang there and gain nothing.
     """
 
     problems: tuple[Problem, ...]
@@ -156,19 +159,62 @@ class Group:
 
 
 def train(problems: list[Problem], callbacks: Any = None) -> list[Trained]:
-    """Train every problem; those of one call must have models of equal shape where they are trained together."""
+    """Train every problem; those that are alike are trained together where the platform does that."""
     n_models = len(problems)
+    trained: dict[int, Trained] = {}
     with CallbackList(callbacks) as calls:
-        groups = [problems] if platform.trains_together(n_models) else [[p] for p in problems]
-        indices = np.split(np.arange(n_models), np.cumsum([len(g) for g in groups])[:-1])
-        trained = [train_group(g, calls, tuple(map(int, i)), n_models) for g, i in zip(groups, indices, strict=True)]
-    return [one for group in trained for one in group]
+        for places in alike(problems) if platform.trains_together(n_models) else [(i,) for i in range(n_models)]:
+            found = train_group([problems[i] for i in places], calls, places, n_models)
+            trained |= dict(zip(places, found, strict=True))
+    return [trained[i] for i in range(n_models)]
+
+
+def alike(problems: Sequence[Problem]) -> list[tuple[int, ...]]:
+    """The places of problems that one program may train with the same result as one after another."""
+    kinds: list[tuple] = []
+    places: list[list[int]] = []
+    for i, kind in enumerate(map(_kind, problems)):
+        if kind not in kinds:
+            kinds.append(kind)
+            places.append([])
+        places[kinds.index(kind)].append(i)
+    return [tuple(own) for own in places]
+
+
+def _kind(problem: Problem) -> tuple:
+    """All that is taken from the first problem of a group, and all shapes.
+
+    Log rates of counts are numbers in the arrays of a model, so they may differ, as the seed and the data may.
+    """
+    spec, training = problem.spec, problem.training
+    if isinstance(spec.likelihood, Poisson):
+        spec = dataclasses.replace(spec, likelihood=Poisson())
+    n_held = int(_held_back(problem).sum()) if _is_validated(problem) else 0
+    n_kept = problem.n_rows - n_held
+    sizes = tuple(None if n == 0 else (size_class(n), *_limits(n, training)) for n in (problem.n_rows, n_kept, n_held))
+    n_inducing = (problem.n_inducing, n_points(problem.X, problem.n_inducing, problem.seed))
+    widths = (problem.X.shape[1], problem.n_inputs, problem.y.shape[1])
+    options = (problem.learning_rate, problem.n_paths, problem.keeps_flow, problem.mesh, id(problem.stream))
+    return type(spec), spec, training, sizes, n_inducing, widths, options
+
+
+def _limits(n_rows: int, training: TrainingSpec) -> tuple[bool, ...]:
+    """Decisions that the number of rows makes: L-BFGS or stochastic steps, and whether a batch holds all rows."""
+    batches = (training.batch_rows(n) for n in (1, training.n_train_samples))
+    return n_rows <= training.collapsed_limit, *(n_rows <= size for size in batches)
+
+
+def _is_validated(problem: Problem) -> bool:
+    return isinstance(problem.spec, FlowSpec) and problem.training.validation_fraction > 0.0
+
+
+def _held_back(problem: Problem) -> Bool[np.ndarray, " N"]:
+    return held_back(len(problem.X), problem.training.validation_fraction, problem.seed, problem.groups)
 
 
 def train_group(problems: list[Problem], calls: CallbackList, indices: tuple[int, ...], n_models: int) -> list[Trained]:
     """Problems of equal shape; flows whose training says so are chosen by rows that are held back from it."""
-    fraction = problems[0].training.validation_fraction
-    if isinstance(problems[0].spec, FlowSpec) and fraction > 0.0:
+    if _is_validated(problems[0]):
         return _train_validated(problems, calls, indices, n_models)
     group, journal = Group.of(problems), Journal(calls, indices, n_models)
     outcome = run_phases(phases_of(group), start_of(group), journal)
@@ -191,8 +237,8 @@ def gp_calibration(problem: Problem, model: Any) -> Calibration | None:
     X = problem.X[:, : problem.n_inputs]
     if not is_calibrated(problem) or problem.stream is not None or len(X) > problem.training.collapsed_limit:
         return None
-    means, variances, is_known = leave_one_out(model, X, problem.y)
-    rows = HonestRows(X, problem.y, means[None], variances[None], np.ones(1)).subset(is_known)
+    means, variances, is_known = leave_one_out(model, X, problem.y, problem.groups)
+    rows = HonestRows(X, problem.y, means[None], variances[None], np.ones(1), groups=problem.groups).subset(is_known)
     return calibrate(rows, functools.partial(gp_for, problem), problem.seed)
 
 
@@ -202,7 +248,7 @@ def flow_calibration(problem: Problem, model: Any, held: Problem) -> Calibration
         return None
     n_paths = min(problem.n_paths, MOST_PATHS)
     means, variances, weights = predictive_components(Law.of(model), held.X, problem.seed, n_paths)
-    rows = HonestRows(held.X[:, : problem.n_inputs], held.y, means, variances, weights)
+    rows = HonestRows(held.X[:, : problem.n_inputs], held.y, means, variances, weights, groups=held.groups)
     return calibrate(rows, functools.partial(gp_for, problem), problem.seed)
 
 
@@ -326,7 +372,7 @@ def _train_validated(
     from its state, the sparse GP is fitted anew. A flow that a callback stopped is kept without further steps.
     """
     started = time.perf_counter()
-    masks = [held_back(len(p.X), p.training.validation_fraction, p.seed) for p in problems]
+    masks = [_held_back(p) for p in problems]
     kept = [p.rows(~m) for p, m in zip(problems, masks, strict=True)]
     held = [p.rows(m) for p, m in zip(problems, masks, strict=True)]
     # Kept rows are padded as all rows are, and have their inducing points: both then have one program.
@@ -407,7 +453,9 @@ def _reason(is_flow: bool, best: BestState, reference: Float[np.ndarray, " R"], 
 
 def _as_flow(group: Group, i: int, trained: Trained, gp: Trained, why: str) -> Trained:
     """The sparse GP as a flow of no time, after the history of the flow that was tried."""
-    spec = dataclasses.replace(group.spec, flow_time=0.0)
+    tried = group.problems[i].spec
+    assert isinstance(tried, FlowSpec)
+    spec = dataclasses.replace(tried, flow_time=0.0)
     model = flow_from(group, i, spec, gp.model, dataclasses.replace(group.training, field_variance=AT_REST))
     history = pd.concat([trained.history, gp.history.assign(phase="sparse GP")], ignore_index=True)
     return Trained(jax.tree.map(np.asarray, model), history, len(history), f"{gp.status}; {why}", spec)

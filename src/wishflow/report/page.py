@@ -120,4 +120,4 @@ def _json(value: Any) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"{type(value).__name__} in a report")
+    raise TypeError(f"a report cannot contain a {type(value).__name__}")

@@ -187,7 +187,7 @@ def judge_of(options: Mapping[str, Any], panel: Panel, X: Panel | None, fraction
         own = key if has_effects and len(tails) > 1 else None
         pieces += [_piece(own, tail, ticks) for ticks in units.ticks(tail)]
     if not any(len(p.values) > 1 for p in pieces):
-        raise DataError("no rows follow each other; expected stretches of several rows.")
+        raise DataError("no two rows follow each other without a gap; expected stretches of several rows.")
     return choosing.Judge(pieces, panel.columns, fraction)
 
 

@@ -551,8 +551,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
             return None
         if self.spec_.latent is not None:
             raise OptionError(
-                f"limits={self.limits!r} given with latent_dim={self.latent_dim!r}; expected one of the two alone: "
-                "limits are of the series themselves, and a latent state has none."
+                f"limits={self.limits!r} given with latent_dim={self.latent_dim!r}; expected only one of them: "
+                "limits apply to the series themselves, not to a latent state."
             )
         low, high = seen
         return np.stack([low - share * (high - low), high + share * (high - low)])
@@ -827,8 +827,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         if trains:
             if kept is None:
                 warnings.warn(
-                    "the model file holds no rows of the past, as files of older versions do: training goes on with "
-                    "the new rows and the last ones before them alone. Fit again for more.",
+                    "the model file was written by an older version and holds no past rows: training continues with "
+                    "only the new rows and the last ones before them. Fit again to use more rows.",
                     stacklevel=2,
                 )
             changed |= self._train_on(units, rows, past)

@@ -14,7 +14,7 @@ import pandas as pd
 from .. import specs
 from ..errors import ModelFileError
 from ..files.arrays import flatten_arrays, part_of, unflatten_arrays
-from ..files.json import plain
+from ..files.json import finite_or_none, plain
 from ..files.model_file import NOT_STORED, write_model
 from ..files.trust import (
     LARGEST,
@@ -126,8 +126,24 @@ def _chosen_to_json(forecaster: Any) -> dict[str, Any]:
     return {
         "transform": parameter_to_json("transform", forecaster.transform_),
         **{name: plain(getattr(forecaster, f"{name}_")) for name in ("rank", "white_noise", "n_inducing", "reasons")},
-        "candidates": None if table is None else {name: table[name].tolist() for name in table},
+        "candidates": None if table is None else {name: finite_or_none(table[name].tolist()) for name in table},
     }
+
+
+def _candidates_to_arrays(forecaster: Any) -> dict[str, np.ndarray]:
+    """Columns with numbers that JSON lacks (NaN and infinities), which are null in the header."""
+    table = forecaster.validation_history_
+    numbers = {} if table is None else {name: table[name].to_numpy() for name in table.select_dtypes("floating")}
+    return {f"candidates.{name}": values for name, values in numbers.items() if not np.isfinite(values).all()}
+
+
+def _candidates(columns: dict[str, list], arrays: dict[str, np.ndarray]) -> pd.DataFrame:
+    """The table that the two above describe."""
+    table = pd.DataFrame(columns)
+    for name, values in arrays.items():
+        require(name in table and values.shape == (len(table),), f"the candidates have no column {name[:100]!r}")
+        table[name] = values
+    return table
 
 
 def _with_chosen(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
@@ -142,7 +158,7 @@ def _with_chosen(forecaster: Any, header: dict[str, Any], arrays: dict[str, np.n
     forecaster.max_iter_ = forecaster.training_.max_iter
     forecaster.reasons_ = dict(found.get("reasons", {}))
     table = found.get("candidates")
-    forecaster.validation_history_ = None if table is None else pd.DataFrame(table)
+    forecaster.validation_history_ = None if table is None else _candidates(table, part_of(arrays, "candidates."))
     scales = part_of(arrays, "calibration.")
     forecaster.calibration_ = HorizonScales(scales["horizons"], scales["scales"]) if scales else None
 
@@ -245,6 +261,7 @@ def _arrays(forecaster: Any) -> dict[str, np.ndarray]:
         arrays["limits"] = forecaster.limits_
     if forecaster.calibration_ is not None:
         arrays |= {f"calibration.{name}": value for name, value in vars(forecaster.calibration_).items()}
+    arrays |= _candidates_to_arrays(forecaster)
     numbers = forecaster.history_.drop(columns="phase")
     return arrays | {f"history.{name}": numbers[name].to_numpy() for name in numbers}
 

@@ -77,8 +77,8 @@ def announce(forecaster: Any, ways: Sequence[Settings]) -> None:
     if forecaster.innovations == "student_t" and units.transforms.grow_exponentially:
         warnings.warn(
             'innovations="student_t" with a logarithmic transform: the exponential of a Student-t has no mean, so '
-            "means and variances of forecasts are of the draws alone; quantiles and log densities are sound. Use "
-            'innovations="gaussian", or transform="sqrt", where means matter.',
+            "means and variances of forecasts depend on the draws; quantiles and log densities are reliable. Use "
+            'innovations="gaussian", or transform="sqrt", if you need means.',
             stacklevel=4,
         )
     if len(forecaster.columns_) > MANY:

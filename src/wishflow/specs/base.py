@@ -69,7 +69,7 @@ def check_types(spec: Spec) -> None:
         if not _is_of(value, hints[field.name]):
             raise OptionError(
                 f"{field.name}={str(value)[:100]} of {type(spec).__name__} is a {type(value).__name__}; expected "
-                f"{field.type}, and numbers that are finite: save the model again."
+                f"{field.type} with finite numbers: save the model again."
             )
 
 

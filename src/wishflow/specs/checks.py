@@ -33,7 +33,7 @@ def state_dim(value: Any, n_inputs: int) -> int:
     width = positive_int("state_dim", value)
     if width < n_inputs:
         raise OptionError(
-            f"state_dim={width} with {n_inputs} inputs; a state holds all of them: expected at least {n_inputs}."
+            f"state_dim={width} with {n_inputs} inputs; the state contains all inputs: expected at least {n_inputs}."
         )
     return width
 

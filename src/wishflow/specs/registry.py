@@ -28,8 +28,8 @@ def known(spec: S) -> S:
     is_taken = other is not None and (other.__module__, other.__qualname__) != (spec.__module__, spec.__qualname__)
     if is_taken or (spec.__name__ in RESERVED and not spec.__module__.startswith("wishflow.")):
         raise OptionError(
-            f"a spec named {spec.__name__!r} is registered already; expected another name: model files tell specs "
-            "apart by the names of their classes."
+            f"a spec named {spec.__name__!r} is already registered; choose another name: model files identify "
+            "specs by the names of their classes."
         )
     _KINDS[spec.__name__] = spec
     return spec

@@ -284,7 +284,7 @@ def completed(
     said = {i: f"{type(error).__name__}: {error}" for i, error in errors.items()}
     raise JobError(
         f"the workers of {len(said)} of {len(calls)} jobs were lost, the first by "
-        f"{next(iter(said.values()))}; a worker may be out of memory: take fewer n_jobs, or a smaller group.",
+        f"{next(iter(said.values()))}; a worker may be out of memory: use a smaller n_jobs, or a smaller group.",
         said,
     ) from next(iter(errors.values()))
 

@@ -47,11 +47,11 @@ N_RATES = 50_000
 
 @dataclasses.dataclass(frozen=True)
 class Checkpointing:
-    """Where checkpoints of training are kept, how often they are written, and how many stay.
+    """Where checkpoints of training are kept, how often they are written, and how many are kept.
 
     An estimator takes it in place of a folder: `checkpoint_dir=wf.Checkpointing("checkpoints", every_seconds=5)`. A
-    state is written at the end of a chunk of 100 steps, as soon as one of the two intervals is over, and at the end of
-    each phase.
+    state is written at the end of each phase, and at the end of a chunk of 100 steps if one of the two intervals has
+    passed.
 
     Parameters
     ----------
@@ -62,12 +62,12 @@ class Checkpointing:
     every_steps : int, optional
         Steps after which a state is written. By default steps are not counted.
     keep : int, default=2
-        How many states of the phase at work stay. A damaged one is left out for the one before it.
+        How many states of the current phase are kept. If the last one is damaged, the one before it is used.
 
     Raises
     ------
     OptionError
-        If a value is not of these kinds.
+        If a value is outside its range or of another type.
 
     Examples
     --------
@@ -161,16 +161,16 @@ class Checkpoints(Callback):
             try:
                 header, arrays = read_model(path)
                 if header.get("phase") != phase:
-                    raise ModelFileError(f"it is of phase {header.get('phase')!r}, expected {phase!r}")
+                    raise ModelFileError(f"it belongs to phase {header.get('phase')!r}; expected {phase!r}")
                 parts = {kind: part_of(arrays, f"{kind}.") for kind in ("state", "record")}
                 state = unflatten_arrays(template, parts["state"])
                 records = _records(header.get("columns"), parts["record"], phase, len(journal.indices))
                 if not is_sound(state):
-                    raise ModelFileError("its state is none that training can be in")
+                    raise ModelFileError("it holds a state that this training cannot reach")
             except FileNotFoundError:  # another process has removed it
                 continue
             except ModelFileError as error:
-                warnings.warn(f"the checkpoint {path} is not used ({error})", UserWarning, stacklevel=4)
+                warnings.warn(f"the checkpoint {path} was ignored: {error}", UserWarning, stacklevel=4)
                 continue
             for own, record in zip(journal.records, records, strict=True):
                 own.append(record)
@@ -278,11 +278,11 @@ def told(status: str, checkpoints: Checkpoints | None) -> str:
     """The status of a fit, with a warning where Ctrl-C ended it."""
     if checkpoints is None or not checkpoints.is_interrupted:
         return status
-    again = "starts anew: no checkpoint was written (L-BFGS writes none)"
+    again = "start from the beginning, because no checkpoint was written (L-BFGS writes none)"
     if any(checkpoints.folder.glob("*.ckpt")):
-        again = f"goes on from its checkpoint in {checkpoints.folder}"
+        again = f"resume from its checkpoint in {checkpoints.folder}"
     warnings.warn(
-        f"training was interrupted, and the last good state is what was fitted; the same fit {again}.",
+        f"training was interrupted, and the estimator holds the last good state; the same fit will {again}.",
         RuntimeWarning,
         stacklevel=4,
     )
@@ -344,13 +344,13 @@ def _records(columns: Any, arrays: dict[str, np.ndarray], phase: str, n_models: 
         own = part_of(arrays, f"{i}.")
         is_list = isinstance(columns, list) and all(isinstance(name, str) for name in columns)
         if not is_list or sorted(own) != sorted(columns) or len({a.shape[:1] or None for a in own.values()}) > 1:
-            raise ModelFileError("its records do not fit each other")
+            raise ModelFileError("its records are inconsistent")
         found.append({"phase": phase, **{name: own[name] for name in columns}})
     return found
 
 
 def _not_written(path: Path, error: OSError) -> CheckpointError:
     return CheckpointError(
-        f"the checkpoint {path} could not be written ({error}); expected a folder with room that can be written to. "
-        "Earlier checkpoints are as they were: with room for more, the same fit goes on from the last of them."
+        f"the checkpoint {path} could not be written ({error}); expected a writable folder with free space. "
+        "Earlier checkpoints are unchanged: once there is free space, the same fit resumes from the last of them."
     )

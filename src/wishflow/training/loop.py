@@ -41,7 +41,7 @@ HELD_OUT = "held_out_log_density"
 
 REACHED, CONVERGED, STOPPED = "reached max_iter", "converged", "stopped by a callback"
 STALE = "held-back rows were no longer predicted better"
-GAVE_UP = "stopped: the last steps were not finite, smaller ones no better; the last good state was kept"
+GAVE_UP = "stopped: the last steps were not finite, even with smaller step sizes; the last good state was kept"
 DIVERGED = "diverged"
 # How a model ended, by the number in the state.
 STATUSES = (REACHED, CONVERGED, STOPPED, STALE, GAVE_UP)

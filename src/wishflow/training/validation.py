@@ -24,15 +24,28 @@ MOST_ROWS = 500
 LEAST_ROWS = 10
 
 
-def held_back(n_rows: int, fraction: float, seed: int) -> Bool[np.ndarray, " N"]:
+def held_back(
+    n_rows: int, fraction: float, seed: int, groups: Int[np.ndarray, " N"] | None = None
+) -> Bool[np.ndarray, " N"]:
     """Which rows to hold back: the given fraction of them, at random, at least 10 and at most 500.
 
-    Never more than a third of the rows, and never none: what fewer rows than that decide, they decide by chance.
+    Never more than a third of the rows, and never none: what fewer rows than that decide, they decide by chance. Rows
+    with equal numbers in `groups` are held back together: groups are taken in random order until there are enough rows,
+    without those that would be too many; at least the smallest group.
     """
     wanted = max(LEAST_ROWS, round(fraction * n_rows))
     n = max(1, min(wanted, n_rows // 3, MOST_ROWS))
-    chosen = np.random.default_rng(np.random.SeedSequence([seed, n_rows])).permutation(n_rows)[:n]
-    return np.isin(np.arange(n_rows), chosen)
+    rng = np.random.default_rng(np.random.SeedSequence([seed, n_rows]))
+    if groups is None:
+        return np.isin(np.arange(n_rows), rng.permutation(n_rows)[:n])
+    _, numbers, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    chosen: list[int] = []
+    n_chosen = 0
+    for group in rng.permutation(len(counts)):
+        if n_chosen < n and n_chosen + counts[group] <= n_rows // 3:
+            chosen.append(group)
+            n_chosen += counts[group]
+    return np.isin(numbers, chosen or [counts.argmin()])
 
 
 class AbstractHeldBack(abc.ABC):

@@ -31,8 +31,8 @@ class GPNoise(AbstractNoise):
 
     def draw(self, key: PRNGKeyArray, basis: InducingBasis, prepared: PreparedBasis) -> PreparedNoise:
         raise OptionError(
-            "sampling=\"pathwise\" was asked of the 'gp' diffusion, whose Σ is a posterior variance and has no draw of "
-            'its own; use sampling="marginal", or diffusion="wishart".'
+            "sampling=\"pathwise\" is not available for the 'gp' diffusion, whose Σ is a posterior variance and "
+            'cannot be drawn; use sampling="marginal", or diffusion="wishart".'
         )
 
     def summary(self) -> dict[str, Scalar]:

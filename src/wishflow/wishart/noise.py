@@ -267,6 +267,6 @@ class AbstractNoise(eqx.Module):
             If the noise has no functions of its own to draw.
         """
         raise OptionError(
-            f'sampling="pathwise" was asked of {type(self).__name__}, which has no functions of its own to draw; use '
+            f'sampling="pathwise" is not available for {type(self).__name__}, which has no functions to draw; use '
             'sampling="marginal", or diffusion="wishart".'
         )

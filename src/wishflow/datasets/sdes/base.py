@@ -146,8 +146,8 @@ class SyntheticSDE(abc.ABC):
                 paths[:, i + 1] = self._advance(paths[:, i], dt, substeps, rng)
         if not np.isfinite(paths).all():
             raise DataError(
-                f"{self.name}: the paths grew beyond all bounds with steps of {dt / substeps:.3g}; take a smaller dt "
-                f"or more substeps (the relaxation time is {self.relaxation_time:.3g}), or start nearer to the "
+                f"{self.name}: the paths diverged with steps of {dt / substeps:.3g}; use a smaller dt "
+                f"or more substeps (the relaxation time is {self.relaxation_time:.3g}), or start closer to the "
                 f"attractors {self.attractors.tolist()}."
             )
         return paths
@@ -234,7 +234,7 @@ class SyntheticSDE(abc.ABC):
         inside = np.atleast_1d(self.contains(points))
         if not inside.all():
             first = np.atleast_2d(points)[np.argmin(inside)]
-            raise DataError(f"x0 holds {first}, which is no state of {self.name}; expected {self.domain}.")
+            raise DataError(f"x0 holds {first}, which is not a state of {self.name}; expected {self.domain}.")
         return np.broadcast_to(points, (n_paths, self.dim))
 
 

@@ -62,13 +62,13 @@ class AbstractRunner(abc.ABC):
         self, ticks: Ticks, values: Float[np.ndarray, "N P"]
     ) -> tuple[Float[np.ndarray, "N P"], Float[np.ndarray, "N P P"]]:
         """Drift and mean covariance rate where the rows up to the last tick are moved so that it has these values."""
-        raise OptionError("this model has no field of its series; that of a latent state is not in their units.")
+        raise OptionError("the field of a latent state is not in the units of the series; fit without latent_dim.")
 
     def correlation_quantiles(
         self, ticks: Ticks, levels: tuple[float, ...], n_draws: int, seed: int
     ) -> Float[np.ndarray, "T L P P"]:
         """Quantiles of the correlations of the increments of y over draws of the noise, at every tick."""
-        raise OptionError("this model has no draws of the correlations of its series; a latent state has none.")
+        raise OptionError("there are no draws of correlations between series with latent_dim; fit without latent_dim.")
 
     def horizon_log_density(
         self,

@@ -354,7 +354,7 @@ class WideForecaster(ForecastFrames, BaseEstimator):
             k = int(np.abs(units - np.round(units)).argmax())
             raise OptionError(
                 f"fh holds {index[k]}, which is {units[k]:g} steps after the end of the data ({self.end_}); expected "
-                f"stamps of the grid, whole steps of {self.freq_}."
+                f"time stamps on the grid, whole steps of {self.freq_}."
             )
         return [int(n) for n in np.round(units)]
 
@@ -424,8 +424,8 @@ class WideForecaster(ForecastFrames, BaseEstimator):
         is_lost = ~np.isnan(values).all(axis=1) & np.isnan(e).all(axis=1)
         if is_lost.any():
             warnings.warn(
-                f"{is_lost.sum()} of {len(values)} rows have too few observed cells to tell the factors, and count as "
-                "missing; fewer factors (n_factors) need fewer cells.",
+                f"{is_lost.sum()} of {len(values)} rows have too few observed cells to determine the factors, and "
+                "count as missing; fewer factors (n_factors) need fewer cells.",
                 stacklevel=4,
             )
         return f, e
@@ -547,8 +547,8 @@ def _check_frame(panel: Panel) -> None:
         )
     if len(panel.columns) in (1, 2):
         raise DataError(
-            f"y has {len(panel.columns)} series; WideForecaster expects at least three, and is for many: use "
-            "WishartForecaster."
+            f"y has {len(panel.columns)} series; WideForecaster is for many series and expects at least "
+            "three: use WishartForecaster."
         )
 
 
@@ -568,8 +568,8 @@ def _require_factors(f: Float[np.ndarray, "T R"]) -> None:
     n_known = int((~np.isnan(f)).sum(axis=0).min())
     if n_known < LEAST_ROWS:
         raise DataError(
-            f"y has {n_known} rows whose observed cells tell all {f.shape[1]} factors; expected at least {LEAST_ROWS}: "
-            "give fewer factors (n_factors), or series that are observed in the same rows."
+            f"y has {n_known} rows whose observed cells determine all {f.shape[1]} factors; expected at least "
+            f"{LEAST_ROWS}: give fewer factors (n_factors), or series that are observed in the same rows."
         )
 
 
