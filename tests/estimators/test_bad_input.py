@@ -277,6 +277,7 @@ BAD_OPTIONS = {
     "callbacks": [3, ["log.csv"], wf.callbacks.EarlyStop],
     "n_members": [0, -1, 1.5, "two"],
     "calibrate": ["always", True, 1],
+    "hyperprior": ["weak", True, 1],
     "checkpoint_dir": [3, "", ["a"]],
     "backend": ["locky", 3],
     "backend_params": [3, [("n_jobs", 2)]],

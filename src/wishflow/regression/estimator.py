@@ -54,6 +54,7 @@ class ModelEstimator(BaseEstimator, abc.ABC):
     state_dim: Any = None
     validation_fraction: Any = None
     calibrate: Any = "auto"
+    hyperprior: Any = "auto"
     n_members: Any = 1
     checkpoint_dir: Any = None
     backend: Any = None

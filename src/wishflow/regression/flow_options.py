@@ -37,6 +37,7 @@ def flow_training(
         validation_fraction=estimator.validation_fraction,
         state_dim=state_dim,
         calibrate=estimator.calibrate,
+        hyperprior=estimator.hyperprior,
     )
     wider = {} if state_dim is None else {"state_dim": state_dim}
     training = with_options(preset_spec(estimator.preset, presets, n_rows, n_inputs, **wider), options)

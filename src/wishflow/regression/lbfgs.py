@@ -1,4 +1,4 @@
-"""L-BFGS on the collapsed bound of a Gaussian sparse GP.
+"""L-BFGS on the collapsed bound of a Gaussian sparse GP, with or without a prior on its hyperparameters.
 
 Many models at once, or one on an accelerator: `optax.lbfgs` in compiled chunks. One model on the CPU: SciPy's L-BFGS-B
 around a compiled value and gradient, which compiles in a fraction of the time (docs/decisions.md).
@@ -31,6 +31,7 @@ from ..training.phases import AbstractPhase, Outcome
 from ..training.stacks import choose
 from .batches import Batch
 from .collapsed import CollapsedStatistics, collapsed_bound, collapsed_statistics, optimal_posterior
+from .hyperprior import hyperprior_penalty
 from .sparse_gp import SparseGPModel
 
 Records = dict[str, Float[Array, " chunk"]]
@@ -74,12 +75,18 @@ def start_collapsed(model: SparseGPModel) -> CollapsedState:
     return CollapsedState(model, optimiser, jnp.full((), -jnp.inf, model.output.basis.Z.dtype))
 
 
-def run_collapsed(state: CollapsedState, data: Batch, n: Int[Array, ""]) -> tuple[CollapsedState, Records]:
-    """n ≤ CHUNK iterations; the bound is divided by N so that the line search sees numbers of order one."""
+def run_collapsed(
+    state: CollapsedState, data: Batch, n: Int[Array, ""], prior: Scalar
+) -> tuple[CollapsedState, Records]:
+    """n ≤ CHUNK iterations; the bound is divided by N so that the line search sees numbers of order one.
+
+    `prior` is the weight of the prior on the hyperparameters, 0 or 1.
+    """
     parameters, fixed = eqx.partition(state.model, _mask(state.model))
 
     def loss(parameters: PyTree) -> Scalar:
-        value = -collapsed_bound(eqx.combine(parameters, fixed), data) / data.n_data
+        model = eqx.combine(parameters, fixed)
+        value = (prior * hyperprior_penalty(model) - collapsed_bound(model, data)) / data.n_data
         # A factorisation that fails is a step too far: the line search backs off from a large finite number.
         return jnp.where(jnp.isfinite(value), value, TOO_FAR)
 
@@ -115,15 +122,17 @@ def finish_collapsed(model: SparseGPModel, data: Batch) -> SparseGPModel:
 
 
 @compiled
-def collapsed_chunk(state: CollapsedState, data: Batch, n: Int[Array, ""]) -> tuple[CollapsedState, Records]:
-    return run_collapsed(state, data, n)
+def collapsed_chunk(
+    state: CollapsedState, data: Batch, n: Int[Array, ""], prior: Scalar
+) -> tuple[CollapsedState, Records]:
+    return run_collapsed(state, data, n, prior)
 
 
 @compiled
 def collapsed_chunk_many(
-    states: CollapsedState, data: Batch, n: Int[Array, ""]
+    states: CollapsedState, data: Batch, n: Int[Array, ""], prior: Scalar
 ) -> tuple[CollapsedState, dict[str, Float[Array, "R chunk"]]]:
-    return jax.vmap(lambda s, d: run_collapsed(s, d, n))(states, data)
+    return jax.vmap(lambda s, d: run_collapsed(s, d, n, prior))(states, data)
 
 
 @compiled
@@ -138,9 +147,10 @@ def collapsed_end_many(models: SparseGPModel, data: Batch) -> SparseGPModel:
 
 @compiled
 def _value_and_grad(
-    vector: Float[Array, " n"], model: SparseGPModel, data: Batch
+    vector: Float[Array, " n"], model: SparseGPModel, data: Batch, prior: Scalar
 ) -> tuple[Scalar, Float[Array, " n"], Scalar, WhitenedPosterior]:
-    """−bound / N, its gradient, the noise and the best q, at the model whose parameters are one flat vector.
+    """−bound / N with the prior, its gradient, the noise and the best q, at the model whose parameters are one flat
+    vector.
 
     q is needed once, at the end, but has a program in common with the rest: of an evaluation, which is some N M²
     operations, the M³ of q for each output are little, and a program for q alone would have to be compiled.
@@ -150,7 +160,8 @@ def _value_and_grad(
     def loss(parameters: PyTree) -> tuple[Scalar, tuple[SparseGPModel, CollapsedStatistics]]:
         model = eqx.combine(parameters, fixed)
         statistics = collapsed_statistics(model, data)
-        return -collapsed_bound(model, data, statistics) / data.n_data, (model, statistics)
+        value = prior * hyperprior_penalty(model) - collapsed_bound(model, data, statistics)
+        return value / data.n_data, (model, statistics)
 
     (value, (model, statistics)), gradient = jax.value_and_grad(loss, has_aux=True)(ravel_pytree(parameters)[1](vector))
     q = optimal_posterior(model, data, statistics)
@@ -160,7 +171,8 @@ def _value_and_grad(
 def best_on_host(model: SparseGPModel, data: Batch) -> SparseGPModel:
     """`finish_collapsed` by the program of `minimise_on_host`."""
     vector = _raveled(eqx.partition(model, _mask(model))[0])
-    return eqx.tree_at(lambda m: m.output.posterior, model, _value_and_grad(on_device(vector), model, data)[3])
+    best = _value_and_grad(on_device(vector), model, data, on_device(0.0))[3]
+    return eqx.tree_at(lambda m: m.output.posterior, model, best)
 
 
 def _raveled(tree: PyTree) -> np.ndarray:
@@ -177,7 +189,11 @@ def _unraveled(vector: np.ndarray, tree: PyTree) -> PyTree:
 
 
 def minimise_on_host(
-    model: SparseGPModel, data: Batch, n_iter: int, on_chunk: Callable[[int, dict[str, np.ndarray]], bool]
+    model: SparseGPModel,
+    data: Batch,
+    n_iter: int,
+    on_chunk: Callable[[int, dict[str, np.ndarray]], bool],
+    has_prior: bool = False,
 ) -> tuple[SparseGPModel, bool]:
     """Maximise the collapsed bound with SciPy's L-BFGS-B; `on_chunk` sees every CHUNK iterations and may ask to stop.
 
@@ -186,9 +202,11 @@ def minimise_on_host(
     """
     parameters, fixed = eqx.partition(model, _mask(model))
     last = {"value": np.inf, "noise": np.nan}
+    prior = on_device(float(has_prior))
 
     def loss(vector: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient, noise = (np.asarray(part) for part in _value_and_grad(on_device(vector), model, data)[:3])
+        found = _value_and_grad(on_device(vector), model, data, prior)[:3]
+        value, gradient, noise = (np.asarray(part) for part in found)
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
             # A factorisation that failed is a step too far: the line search backs off from a large number.
             return TOO_FAR, np.zeros_like(vector)
@@ -222,11 +240,15 @@ def minimise_on_host(
 
 @dataclasses.dataclass(frozen=True)
 class CollapsedPhase(AbstractPhase):
-    """L-BFGS on the collapsed bound: on the host for one model on the CPU, otherwise in compiled chunks."""
+    """L-BFGS on the collapsed bound: on the host for one model on the CPU, otherwise in compiled chunks.
+
+    With `has_prior` the penalty of the hyperparameters is subtracted. It is never negative, so a bound stays one.
+    """
 
     data: Batch
     n_iter: int
     mesh: Mesh | None = None
+    has_prior: bool = False
 
     def run(self, models: PyTree, journal: Journal) -> Outcome:
         models = on_all(with_fresh_jitter(models, self.n_models), self.mesh)
@@ -241,7 +263,7 @@ class CollapsedPhase(AbstractPhase):
         n_rows = np.asarray(self.data.n_data).reshape(-1)
         for done in range(0, self.n_iter, CHUNK):
             n, is_open, before = min(CHUNK, self.n_iter - done), status == REACHED, records
-            moved, found = run(state, self.data, on_device(n))
+            moved, found = run(state, self.data, on_device(n), on_device(float(self.has_prior)))
             # A model that has converged stays as it is beside others: it ends as it would alone.
             state, records = choose(is_open, moved, state), _held(is_open, jax.device_get(found), before)
             stop = agreed(journal.add(self.name, done + n, self.n_iter, records, n, self.is_bound), self.mesh)
@@ -266,7 +288,7 @@ class CollapsedPhase(AbstractPhase):
             ended[0] = bool(agreed(stop, self.mesh).all())
             return ended[0]
 
-        model, is_converged = minimise_on_host(model, self.data, self.n_iter, on_chunk)
+        model, is_converged = minimise_on_host(model, self.data, self.n_iter, on_chunk, self.has_prior)
         status = CONVERGED if is_converged else STOPPED if ended[0] else REACHED
         return Outcome(best_on_host(with_fresh_jitter(model, 1), self.data), (status,))
 

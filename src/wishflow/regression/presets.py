@@ -92,6 +92,7 @@ def fast_preset(n_rows: int, n_inputs: int, state_dim: int | None = None) -> Tra
         dof=1 if n_inputs <= FEW_INPUTS else FEW_DOF if n_rows < FEW_ROWS else None,
         validation_fraction=0.1,
         calibrate=True,
+        hyperprior=True,
         state_dim=state_dim,
         posterior="rotated",
     )
@@ -128,6 +129,7 @@ def fast_class_preset(n_rows: int, n_inputs: int, state_dim: int | None = None) 
         # A label says less than a number: a tenth of a few hundred of them does not tell a flow from a sparse GP.
         validation_fraction=training.validation_fraction if n_rows >= FEW_ROWS else 0.0,
         calibrate=False,
+        hyperprior=False,
         state_dim=state_dim,
     )
 

@@ -749,6 +749,10 @@ class SparseGPRegressor(ModelRegressor):
         neither callbacks nor checkpoints.
     backend_params : dict, optional
         Options of the backend.
+    hyperprior : {"auto", None}, default="auto"
+        With "auto" and Gaussian noise the lengthscales and the noise have a weak prior: near-linear functions and more
+        noise, until the data say otherwise. It matters for up to a few hundred rows. None turns it off: the bound alone
+        is maximised. `preset="paper"` and more than 50,000 rows have none.
 
     Attributes
     ----------
@@ -833,6 +837,7 @@ class SparseGPRegressor(ModelRegressor):
         checkpoint_dir=None,
         backend=None,
         backend_params=None,
+        hyperprior="auto",
     ):
         self.n_inducing = n_inducing
         self.kernel = kernel
@@ -850,6 +855,7 @@ class SparseGPRegressor(ModelRegressor):
         self.checkpoint_dir = checkpoint_dir
         self.backend = backend
         self.backend_params = backend_params
+        self.hyperprior = hyperprior
 
     def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
         """There is only the phase of the output GP here, so `max_iter` and `learning_rate` are those of that phase."""
@@ -859,6 +865,7 @@ class SparseGPRegressor(ModelRegressor):
             learning_rate=self.learning_rate,
             tol=self.tol,
             calibrate=self.calibrate,
+            hyperprior=self.hyperprior,
         )
         training = with_options(preset_spec(self.preset, PRESETS, n_rows, n_inputs), options)
         changes: dict[str, Any] = {}
@@ -958,6 +965,9 @@ class FlowRegressor(Validated, ModelRegressor):
         neither callbacks nor checkpoints.
     backend_params : dict, optional
         Options of the backend.
+    hyperprior : {"auto", None}, default="auto"
+        With "auto" and Gaussian noise the sparse GP that a flow is compared with has a weak prior on its lengthscales
+        and noise, as in `SparseGPRegressor`. None turns it off. `preset="paper"` has none.
 
     Attributes
     ----------
@@ -1077,6 +1087,7 @@ class FlowRegressor(Validated, ModelRegressor):
         checkpoint_dir=None,
         backend=None,
         backend_params=None,
+        hyperprior="auto",
     ):
         self.diffusion = diffusion
         self.rank = rank
@@ -1107,6 +1118,7 @@ class FlowRegressor(Validated, ModelRegressor):
         self.checkpoint_dir = checkpoint_dir
         self.backend = backend
         self.backend_params = backend_params
+        self.hyperprior = hyperprior
 
     def _training(self, n_rows: int, n_inputs: int) -> TrainingSpec:
         return flow_training(self, PRESETS, n_rows, n_inputs)

@@ -301,7 +301,9 @@ def _output_phase(group: Group, name: str) -> AbstractPhase:
     if training.collapsed and is_small and isinstance(group.spec.likelihood, Gaussian):
         mesh = group.problems[0].mesh
         data = over_devices(group.items.data, mesh)
-        return CollapsedPhase(name, n_models, unchanged, data, training.warm_iter, mesh, is_bound=has_bound)
+        # A warm start leads to the same flow with and without the prior.
+        has_prior = is_fit and training.hyperprior
+        return CollapsedPhase(name, n_models, unchanged, data, training.warm_iter, mesh, has_prior, is_bound=has_bound)
     # A user's schedule is the rate of the fit, not that of a warm start.
     rate = training.warm_rate if group.schedule is None or not is_fit else group.schedule
     schedule = Schedule(training, training.warm_iter, rate)

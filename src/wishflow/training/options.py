@@ -17,7 +17,7 @@ WHOLE_NUMBERS = ("n_steps", "max_iter", "batch_size", "n_train_samples")
 class TrainingOptions:
     """Options of an estimator that take the place of a preset's values; None leaves the preset's.
 
-    `calibrate` is "auto", which leaves the preset's, or None: no recalibration.
+    `calibrate` and `hyperprior` are "auto", which leaves the preset's, or None: no recalibration, no prior.
 
     They are as a user gave them: `with_options` checks them. A `learning_rate` that is a function of the step (an optax
     schedule) is no number of a spec: training takes it as it is.
@@ -33,6 +33,7 @@ class TrainingOptions:
     validation_fraction: Any = None
     state_dim: int | None = None
     calibrate: Any = "auto"
+    hyperprior: Any = "auto"
 
     @property
     def schedule(self) -> Callable | None:
@@ -74,10 +75,12 @@ def with_options(training: TrainingSpec, options: TrainingOptions) -> TrainingSp
         given["tolerance"] = checks.tolerance(options.tol)
     if options.validation_fraction is not None:
         given["validation_fraction"] = checks.fraction("validation_fraction", options.validation_fraction)
-    if options.calibrate not in ("auto", None):
-        raise OptionError(f"calibrate={options.calibrate!r} given; expected 'auto' or None.")
-    if options.calibrate is None:
-        given["calibrate"] = False
+    for name in ("calibrate", "hyperprior"):
+        value = getattr(options, name)
+        if value not in ("auto", None):
+            raise OptionError(f"{name}={value!r} given; expected 'auto' or None.")
+        if value is None:
+            given[name] = False
     if options.state_dim is not None:
         given["state_dim"] = options.state_dim
     if options.path_average is not None:

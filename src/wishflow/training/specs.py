@@ -92,6 +92,9 @@ class TrainingSpec(Spec):
     calibrate : bool, default=False
         Whether the predictive law is recalibrated by rows that its models have not seen (`regression.calibration`). For
         regression.
+    hyperprior : bool, default=False
+        Whether a sparse GP with Gaussian noise has a weak prior on its lengthscales and noise where the collapsed bound
+        is maximised (`regression.hyperprior`). For regression.
 
     Raises
     ------
@@ -148,6 +151,7 @@ class TrainingSpec(Spec):
     posterior: str = "structured"
     validation_fraction: float = 0.0
     calibrate: bool = False
+    hyperprior: bool = False
 
     def __post_init__(self) -> None:
         if self.fixed_inducing not in FIXED_INDUCING:

@@ -1,0 +1,49 @@
+"""A weak prior on the lengthscales and the noise of a sparse GP, so that a few rows do not overfit them.
+
+The marginal likelihood of a few dozen rows is flat in some lengthscales and steep in others. Its maximum often has a
+short lengthscale for an input of no relevance, and far too little noise.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Scalar
+
+from ..kernels import AbstractStationaryKernel
+from ..likelihoods import GaussianLikelihood
+from .sparse_gp import SparseGPModel
+
+# Mean and standard deviation of log ℓ − ½ log D in standardised inputs: at e √D a function is nearly linear over
+# the data. Distances grow with √D (Hvarfner et al. 2024). Chosen on real tables of 24 to 200 rows (docs/decisions.md).
+LOG_LENGTHSCALE = 1.0
+SPREAD = 0.5
+# The prior of σ² weighs as much as twice so many rows that are noise alone.
+NOISE_SHAPE = 3.0
+
+
+def hyperprior_penalty(model: SparseGPModel) -> Scalar:
+    """−log p(ℓ, σ²), 0 at its mode and positive elsewhere:
+
+    ½ Σ_d ((log ℓ_d − ½ log D − 1) / 0.5)² + 3 Σ_p (σ²_p − 1 − log σ²_p).
+
+    ℓ are the lengthscales of the stationary parts of the kernel, D the number of inputs of each part. Other kernels and
+    other likelihoods have none of it. It does not grow with N.
+    """
+    parts = jax.tree.leaves(model.output.basis.kernel, is_leaf=_is_stationary)
+    total = sum((_of_lengthscales(part) for part in parts if _is_stationary(part)), start=jnp.zeros(()))
+    if not isinstance(model.likelihood, GaussianLikelihood):
+        return total
+    noise = model.likelihood.variance
+    return total + NOISE_SHAPE * jnp.sum(noise - 1.0 - jnp.log(noise))
+
+
+def _is_stationary(part: object) -> bool:
+    return isinstance(part, AbstractStationaryKernel)
+
+
+def _of_lengthscales(kernel: AbstractStationaryKernel) -> Scalar:
+    n_active = kernel.n_inputs if kernel.active_dims is None else len(kernel.active_dims)
+    centre = LOG_LENGTHSCALE + 0.5 * np.log(n_active)
+    return 0.5 * jnp.sum(((jnp.log(kernel.lengthscale.value) - centre) / SPREAD) ** 2)
