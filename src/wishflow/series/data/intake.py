@@ -17,6 +17,7 @@ from .frames import Panel, with_columns
 from .times import TimeAxis, on_axis
 from .transforms import ColumnTransforms
 from .units import Tail, Units
+from .unstamped import beside
 
 
 def training_data(
@@ -30,6 +31,7 @@ def training_data(
 ) -> tuple[Units, dict[Any, Tail]]:
     """Training data: what is learnt of them (axis, transforms, scales, calendar), and the series in these units."""
     indices = [table.index for table in panel.tables.values()]
+    X = None if X is None else beside(X, panel)
     axis, has_freq = TimeAxis.of(indices, freq), freq is not None
     rows = on_axis(axis, panel, X, {}, has_freq, spec.lags, spec.max_gap * spec.step)
     transforms, z = ColumnTransforms.learnt(transform, panel.columns, np.concatenate([r.values for r in rows.values()]))
@@ -76,6 +78,7 @@ def further_rows(
     Stamps are in the zone of the past, and a series that goes on stays on its grid. Columns are found by their names.
     """
     panel, X = with_columns(panel, units.columns, "y"), units.covariates(X)
+    X = None if X is None else beside(X, panel)
     stamps = {key: tail.index for key, tail in past.items()}
     found = {}
     for key, r in on_axis(units.axis, panel, X, stamps, units.has_freq, units.lags, units.max_gap * units.step).items():
