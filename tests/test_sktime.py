@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import wishflow as wf
-from wishflow.errors import DataError
+from wishflow.errors import DataError, OptionError
 
 pytest.importorskip("sktime", reason="the extra sktime is not installed: pip install 'wishflow[sktime]'")
 
@@ -159,6 +159,14 @@ def test_a_panel_has_one_model_for_each_series(y):
 def test_in_sample_horizons_are_refused(fitted):
     with pytest.raises(NotImplementedError, match="in-sample"):
         fitted.clone().fit(simulated(INDICES["range"]), fh=[-1, 1])
+
+
+def test_a_wrong_horizon_is_refused_before_training(monkeypatch):
+    monkeypatch.setattr("wishflow.series.forecaster.train", lambda *_: pytest.fail("it was trained"))
+    hours = pd.to_timedelta(np.cumsum(np.random.default_rng(2).uniform(0.5, 1.5, N)), unit="h")
+    irregular = simulated(pd.Timestamp("2021-01-01") + hours)
+    with pytest.raises(OptionError, match="expected stamps of the kind of the data, or steps"):
+        WishartForecaster(**SMALL).fit(irregular, fh=[1, 2])
 
 
 def test_what_the_forecaster_refuses_stays_refused(y):

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 import wishflow as wf
+from wishflow.errors import OptionError
 
 try:
     from sktime.forecasting.base import BaseForecaster
@@ -235,7 +236,9 @@ class WishartForecaster(BaseForecaster):
     # --- fitting ---
 
     def _fit(self, y: pd.DataFrame, X: pd.DataFrame | None, fh: Any) -> WishartForecaster:
-        self.forecaster_ = wf.WishartForecaster(**self.get_params(deep=False)).fit(y, X)
+        # A horizon that cannot be forecast is refused before training.
+        stamps = None if fh is None else self._stamps(fh)
+        self.forecaster_ = wf.WishartForecaster(**self.get_params(deep=False)).fit(y, X, stamps)
         return self
 
     def _update(self, y: pd.DataFrame, X: pd.DataFrame | None = None, update_params: bool = True) -> WishartForecaster:
@@ -247,7 +250,14 @@ class WishartForecaster(BaseForecaster):
 
     def _stamps(self, fh: Any) -> pd.Index:
         """The stamps of a horizon, as sktime counts them from the end of the data."""
-        return fh.to_absolute_index(self.cutoff)
+        try:
+            return fh.to_absolute_index(self.cutoff)
+        except (TypeError, ValueError, AssertionError) as error:
+            raise OptionError(
+                f"fh={fh!r} has no stamps after the end of the data, {self.cutoff[0]!r} ({error}); expected stamps of "
+                "the kind of the data, or steps, which irregular stamps need a frequency for: "
+                "ForecastingHorizon([1, 2], freq='h')."
+            ) from error
 
     def _predict(self, fh: Any, X: pd.DataFrame | None) -> pd.DataFrame:
         return self.forecaster_.predict(self._stamps(fh), X)

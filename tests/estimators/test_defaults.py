@@ -167,6 +167,42 @@ def test_forecasts_follow_unit_and_offset(unit, offset, y):
     np.testing.assert_allclose((found - offset) / unit, expected, atol=1e-5)
 
 
+def test_rows_without_values_and_covariates_do_not_turn_the_choice_off():
+    """A row that is not there, or has neither a value nor covariates: a hole in the grid, as of series without X."""
+    y, model = hourly(200), wf.WishartForecaster()
+    X = pd.DataFrame({"u": np.arange(200) % 5.0}, y.index)
+    gone = y.index[[50, 120]]
+    empty, unknown = y.copy(), X.copy()
+    empty.loc[gone], unknown.loc[gone] = np.nan, np.nan
+    found = []
+    for rows, known in ((y.drop(gone), X.drop(gone)), (empty, X.drop(gone)), (empty, unknown)):
+        given = model.get_params(deep=False), read(rows, "y"), read(known, "X"), 0.1
+        found.append(defaults.settings_of(*given))
+        assert all(one.is_validated for one in found[-1])
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.slow
+def test_such_rows_are_trained_on_with_lags():
+    y = hourly(100)
+    X, gone = pd.DataFrame({"u": np.arange(110) % 5.0}, pd.date_range(y.index[0], periods=110, freq="h")), y.index[[50]]
+    model = wf.WishartForecaster(lags=2, **QUICK).fit(y.drop(gone), X.drop(gone))
+    assert model.validation_history_ is not None
+    assert np.isfinite(model.forecast(3, X, n_draws=5).samples).all()
+
+
+def test_a_choice_that_cannot_be_made_is_said():
+    """Gaps of a little less than a unit are regular one by one, but a thousand of them are half a step short."""
+    rng = np.random.default_rng(0)
+    stamps = np.cumsum(np.where(np.arange(2000) % 2, 1.0, 1.0 - 9e-4))
+    y = pd.DataFrame(rng.normal(size=(2000, 1)).cumsum(axis=0), stamps, ["a"])
+    y = y.drop(y.index[[10, 500]])
+    X = pd.DataFrame({"u": rng.normal(size=2000)}, stamps)
+    model = wf.WishartForecaster(**{**QUICK, "max_iter": 2})
+    with pytest.warns(UserWarning, match="no rows could be held back.* regular grid"):
+        model.fit(y, X)
+
+
 def test_no_rows_held_back_is_the_plain_forecaster(y):
     plain = {"lags": 1, "calendar": False, "transform": None, "white_noise": "constant", **QUICK}
     one, two = (wf.WishartForecaster(**o, validation_fraction=0).fit(y.iloc[:100]) for o in (plain, QUICK))

@@ -106,6 +106,51 @@ def test_stamps_that_are_steps_but_for_rounding(y):
     np.testing.assert_array_equal(found, whole[:, [0, 2]])
 
 
+def test_observed_values_are_found_at_stamps_but_for_rounding():
+    """0.1 · 3 is not 0.3, and the same stamp: in any order, and in rows that are not of the forecast too."""
+    draws = np.random.default_rng(0).normal(size=(50, 3, 1))
+    forecast = wf.Forecast(draws, pd.Index([0.1, 0.2, 0.3]), pd.Index(["a"]))
+    rows = pd.DataFrame({"a": [9.0, 3.0, 2.0, 1.0]}, [0.4, 0.1 * 3, 0.2, 0.1])
+    expected = forecast.log_prob(np.array([[1.0], [2.0], [3.0]]), kind="moments")
+    pd.testing.assert_series_equal(forecast.log_prob(rows, kind="moments"), expected)
+    assert np.isnan(forecast.log_prob(rows.set_axis([0.4, 0.301, 0.2, 0.1]), kind="moments").iloc[2])
+    one = wf.Forecast(draws[:, :1], pd.Index([1e9 + 0.3]), pd.Index(["a"]))
+    assert np.isfinite(one.log_prob(pd.Series([1.0], [1e9 + 0.1 * 3], name="a"), kind="moments")).all()
+    with pytest.raises(DataError, match="twice"):
+        forecast.log_prob(pd.concat([rows, rows.iloc[1:2]]), kind="moments")
+
+
+def test_covariates_are_found_at_stamps_but_for_rounding(y):
+    """Steps of 0.1 are multiples of it in X, and sums in the horizon."""
+    stamps = np.arange(N + 10) * 0.1
+    X = pd.DataFrame({"u": np.sin(stamps)}, stamps)
+    model = wf.WishartForecaster(**SMALL).fit(y.set_axis(np.cumsum(np.full(N, 0.1)) - 0.1), X)
+    assert model.forecast(10, X, n_draws=5).samples.shape == (5, 10, 2)
+
+
+def test_quantiles_of_several_levels_are_those_of_each(fitted):
+    forecast = fitted.forecast(3, n_draws=50)
+    found = forecast.quantile([0.1, 0.9])
+    assert found.columns.tolist() == [("a", 0.1), ("a", 0.9), ("b", 0.1), ("b", 0.9)]
+    for q in (0.1, 0.9):
+        pd.testing.assert_frame_equal(found.xs(q, axis=1, level=1), forecast.quantile(q))
+    for wrong in (0.0, 1.0, [0.5, 1.5], [], "half"):
+        with pytest.raises(OptionError, match="q="):
+            forecast.quantile(wrong)
+
+
+def test_a_wrong_horizon_is_said_before_training(y, monkeypatch):
+    """By `fit` and by `backtest`, as are other options of a backtest."""
+    monkeypatch.setattr("wishflow.series.forecaster.train", lambda *_: pytest.fail("it was trained"))
+    for fh, words in ((0, "at least 1"), ("soon", "time span"), (HOURS[10:12], "after the end")):
+        with pytest.raises(OptionError, match=words):
+            wf.WishartForecaster(**SMALL).fit(y, fh=fh)
+    wrong = {"step": 0, "n_draws": 0, "coverage": 1.0, "n_densities": -1, "refit": 0}
+    for options, words in (({"fh": [3, 3]}, "twice"), ({"fh": 60}, "lower"), *(({k: v}, k) for k, v in wrong.items())):
+        with pytest.raises(OptionError, match=words):
+            wf.backtest(wf.WishartForecaster(**SMALL), y, **{"fh": 3, "initial": 150, **options})
+
+
 def test_a_day_that_is_no_month_start_is_no_step(y):
     model = wf.WishartForecaster(**SMALL).fit(y.set_axis(pd.date_range("2000-01-01", periods=N, freq="MS")))
     end = model.end_
@@ -466,6 +511,32 @@ def test_backtest_scores_correlations(fitted, y):
     np.testing.assert_allclose(found[0, [0, 2]], expected[[0, 2]])
 
 
+def test_a_backtest_that_refits_has_a_new_model_every_few_origins(fitted, y):
+    few = {"fh": 3, "step": 10, "n_draws": 10}
+    found = wf.backtest(fitted, y, initial=150, refit=2, **few)
+    once = wf.backtest(fitted, y, initial=150, **few)
+    assert dict(found.sizes) == dict(once.sizes) and found.attrs == once.attrs
+    np.testing.assert_array_equal(found["origin"], once["origin"])
+    for first, last in ((0, 2), (2, 4), (4, 5)):
+        rows = 150 + 10 * first
+        expected = wf.backtest(wf.WishartForecaster(**SMALL), y, initial=rows, **few)
+        np.testing.assert_array_equal(found["crps"][first:last], expected["crps"][: last - first])
+    assert fitted.end_ == HOURS[149]
+
+
+def test_backtest_takes_arrays(y):
+    """Row i of covariates belongs to row i of y, also where y has stamps."""
+    u = np.random.default_rng(0).normal(size=(N, 1))
+    few = {"fh": 3, "initial": 190, "n_draws": 10}
+    by_array = wf.backtest(wf.WishartForecaster(**SMALL), y, u, **few)
+    by_stamp = wf.backtest(wf.WishartForecaster(**SMALL), y, pd.DataFrame(u, HOURS), **few)
+    np.testing.assert_array_equal(by_array["crps"], by_stamp["crps"])
+    both = wf.backtest(wf.WishartForecaster(**SMALL), y.to_numpy(), u, **few)
+    assert list(both["origin"].values) == [190, 193, 196]
+    with pytest.raises(DataError, match="X is an array of 150 rows; y has 200 rows"):
+        wf.backtest(wf.WishartForecaster(**SMALL), y, u[:150], **few)
+
+
 def test_backtest_scores_rows_at_their_own_stamps(fitted, y):
     """A row that is not there has no score, and those after it keep their horizon."""
     whole = wf.backtest(fitted, y, fh=6, initial=150, step=10, n_draws=50)["crps"]
@@ -517,6 +588,14 @@ BAD = {
     "infinite": (lambda y: y.replace(y.iloc[3, 0], np.inf), "infinity"),
     "text index": (lambda y: y.set_axis([f"r{i:04d}" for i in range(len(y))]), "expected time stamps"),
     "a list": (lambda y: [1, 2, 3], "is a list"),
+    "a series of a panel without a value": (lambda y: {"x": y, "z": y * np.nan}, "the series 'z' of the panel has no"),
+    "columns with levels": (lambda y: pd.concat({"g": y}, axis=1), r"2 levels, such as \('g', 'a'\)"),
+    "columns that are tuples": (
+        lambda y: y.set_axis(pd.Index([("g", "a"), ("g", "b")], tupleize_cols=False), axis=1),
+        "have 2 levels",
+    ),
+    "columns of one name": (lambda y: y.set_axis(["a", "a"], axis=1), "two columns of y have the name 'a'"),
+    "a panel with columns of one name": (lambda y: {"x": y.set_axis(["a", "a"], axis=1)}, "the name 'a'"),
 }
 
 

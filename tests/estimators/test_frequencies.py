@@ -13,7 +13,7 @@ from sklearn.base import clone
 import wishflow as wf
 from wishflow.errors import DataError, OptionError
 from wishflow.series.data.horizons import horizon
-from wishflow.series.data.times import TimeAxis
+from wishflow.series.data.times import TimeAxis, nearly
 
 SMALL = {"n_inducing": 8, "max_iter": 5, "rank": 2, "n_train_samples": 2, "random_state": 0}
 FEDERAL = pd.offsets.CustomBusinessDay(calendar=USFederalHolidayCalendar())
@@ -147,6 +147,70 @@ def test_frequencies_without_steps_are_named(freq):
 def test_such_stamps_without_freq_are_what_their_gaps_say(freq):
     index = plain(pd.date_range("2024-01-01", periods=30, freq=freq))
     assert TimeAxis.of([index]).step_name == ("h" if freq == "bh" else None)
+
+
+# --- stamps that are nearly on a grid ---------------------------------------------------------------
+
+
+def late(index, seconds, seed=0):
+    return plain(index) + pd.to_timedelta(np.random.default_rng(seed).integers(0, seconds + 1, len(index)), unit="s")
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+@pytest.mark.parametrize(("freq", "hour"), [("D", 6), ("B", 16), ("MS", 0)])
+def test_stamps_a_second_late_are_on_their_grid(freq, hour, zone):
+    index = pd.date_range(f"2020-03-01 {hour:02}:00", periods=40, freq=freq, tz=zone)
+    axis = TimeAxis.of([late(index, 1)])
+    assert axis == TimeAxis.of([index])
+    assert nearly(axis, [late(index, 1)]) is None
+
+
+@pytest.mark.parametrize(
+    ("index", "freq", "remedy"),
+    [
+        (late(pd.date_range("2024-03-01", periods=40, freq="h"), 60), "h", "y.index.round('h')"),
+        (late(pd.date_range("2024-03-30", periods=40, freq="h", tz="Europe/Berlin"), 60), "h", "('UTC').round('h')"),
+        (late(pd.date_range("2024-03-01", periods=40, freq="min"), 2), "min", "y.index.round('min')"),
+        (late(pd.date_range("2024-03-01 16:00", periods=40, freq="B"), 90), "B", "y.index.round('h')"),
+        (late(pd.date_range("2020-01-01", periods=40, freq="MS"), 7200), "MS", "y.index.round('D')"),
+        (pd.Index(7.0 * np.arange(40) + np.resize([0.0, 0.2, -0.3], 40)), 7.0, "(y.index / 1).round() * 1"),
+    ],
+    ids=str,
+)
+def test_stamps_that_are_nearly_on_a_grid_are_said(index, freq, remedy):
+    """The remedy is one: stamps that were rounded are regular, and so are those of the frequency that is named."""
+    axis = TimeAxis.of([index])
+    grid, how = nearly(axis, [index])
+    assert axis.step_name != freq == grid.step_name and remedy in how
+    rounded = eval(how, {"y": walk(index)})
+    assert TimeAxis.of([rounded]).step_name == freq
+    assert TimeAxis.of([index], freq).is_regular
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        late(pd.date_range("2024-03-01", periods=40, freq="h"), 1500),
+        pd.date_range("2024-03-01", periods=40, freq="3600500ms"),
+        plain(pd.date_range("2024-03-01", periods=40, freq="h")).delete([3, 4, 20]),
+        pd.period_range("2020-01", periods=40, freq="M"),
+        pd.Index(np.pi * np.arange(40)),
+        pd.Index(np.cumsum(np.full(40, 0.1))),
+        pd.Index(np.cumsum(np.random.default_rng(0).uniform(0.5, 1.5, 40))),
+    ],
+    ids=["far from it", "odd steps", "holes", "periods", "odd numbers", "sums of tenths", "irregular numbers"],
+)
+def test_stamps_on_a_grid_and_far_from_one_are_not(index):
+    assert nearly(TimeAxis.of([index]), [index]) is None
+
+
+def test_a_fit_warns_of_stamps_that_are_nearly_on_a_grid():
+    y = walk(late(pd.date_range("2024-03-01", periods=40, freq="h"), 60))
+    with pytest.warns(UserWarning, match=r"nearly but not quite on a grid.*'h'.*irregular.*y.index.round\('h'\)"):
+        wf.WishartForecaster(validation_fraction=0, **SMALL).fit(y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert wf.WishartForecaster(validation_fraction=0, freq="h", **SMALL).fit(y).freq_ == "h"
 
 
 # --- periods ----------------------------------------------------------------------------------------

@@ -205,6 +205,29 @@ def test_series_of_a_backtest_begin_and_end_when_they_like():
         wf.backtest(wf.WishartForecaster(**SMALL), y, fh=20, initial=50)
 
 
+def test_a_backtest_of_a_panel_refits_all_series_together():
+    """Up to the stamp of every second origin of any of them."""
+    y = {"whole": walk(1), "late": walk(2).iloc[30:]}
+    found = wf.backtest(wf.WishartForecaster(**SMALL), y, fh=2, initial=50, n_draws=10, refit=2)
+    assert dict(found.sizes) == {"series": 2, "origin": 5, "horizon": 2, "variable": 2}
+    for first in (0, 2, 4):
+        rows = {key: frame.loc[: HOURS[49 + 2 * first]] for key, frame in y.items()}
+        model = wf.WishartForecaster(**SMALL).fit(rows)
+        expected = wf.backtest(model, y, fh=2, initial=50 + 2 * first, n_draws=10)
+        np.testing.assert_array_equal(found["crps"][:, first : first + 2], expected["crps"][:, :2])
+
+
+def test_a_series_without_a_value_yet_is_named_and_begins_with_its_first_one(many):
+    empty = walk(3).iloc[:2] * np.nan
+    model = copy.copy(many).update({"new": empty})
+    with pytest.raises(DataError, match="the series 'new' has no value yet"):
+        model.forecast(2, n_draws=5)
+    y = {"s1": walk(1), "s2": walk(2).iloc[52:].reindex(HOURS)}
+    scores = wf.backtest(wf.WishartForecaster(**SMALL), y, fh=2, initial=50, n_draws=5)
+    origins = scores["origin"].values[np.isfinite(scores["energy"].sel(series="s2")).all("horizon")]
+    assert list(HOURS.get_indexer(origins)) == [53, 55, 57]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "index",

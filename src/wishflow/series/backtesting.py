@@ -1,4 +1,4 @@
-"""Rolling evaluation: fit once, then forecast from origin after origin and score the rows that were observed."""
+"""Rolling evaluation: fit, then forecast from origin after origin and score the rows that were observed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import functools
 import numbers
+import sys
 import time
 import warnings
 from collections.abc import Mapping
@@ -22,16 +23,18 @@ from ..callbacks import CallbackList, ChunkEvent, ProgressBar
 from ..errors import OptionError
 from ..specs import checks
 from ..training.backends import Workers
-from .data.frames import ONLY, read
+from .data.frames import ONLY, Panel, read
 from .data.horizons import steps_of
 from .data.times import TimeAxis
+from .data.unstamped import beside
 from .forecast import Forecast
+from .noise_frames import read_covariates
 
 
 def backtest(
     forecaster: Any,
-    y: pd.DataFrame | pd.Series | dict,
-    X: pd.DataFrame | dict | None = None,
+    y: Any,
+    X: Any = None,
     fh: Any = 24,
     initial: Any = None,
     step: int | None = None,
@@ -41,20 +44,22 @@ def backtest(
     verbose: int = 0,
     backend: str | None = None,
     backend_params: Mapping[str, Any] | None = None,
+    refit: int | None = None,
 ) -> xr.Dataset:
     """Score forecasts from many origins against the rows that were observed.
 
-    The forecaster is fitted once. At each origin it is conditioned on all rows before it and forecasts the horizon.
+    The forecaster is fitted once, or again every few origins (`refit`). At each origin it is conditioned on all rows
+    before it and forecasts the horizon.
 
     Parameters
     ----------
     forecaster : WishartForecaster or object
         The forecaster, fitted or not; it is copied. Any object with `fit`, `update`, `forecast` and `end_` can be used.
-        One that is fitted already, to rows before `initial`, is not fitted again.
-    y : DataFrame, Series or dict
+        One that is fitted already, to rows before `initial`, is not fitted again unless `refit` says so.
+    y : DataFrame, Series, array or dict
         The series, or a panel: a dict of frames by id, or a frame with a MultiIndex (id, time).
-    X : DataFrame or dict, optional
-        Covariates, at all rows of y.
+    X : DataFrame, Series, array or dict, optional
+        Covariates, at all rows of y. Row i of an array belongs to row i of y.
     fh : int, list of int or str, default=24
         The horizon, as in `forecast`: a number of steps, a list of steps, or a time span such as "48h".
     initial : int, float or stamp, optional
@@ -73,6 +78,9 @@ def backtest(
         Where the series of a panel are forecast and scored, each by itself: see `wishflow.fit_many`.
     backend_params : dict, optional
         Options of the backend.
+    refit : int, optional
+        Number of origins after which a copy of the forecaster is fitted anew to all rows before the next one. By
+        default there is one fit. Of a panel the stamps of origins are counted, and all series are fitted together.
 
     Returns
     -------
@@ -83,7 +91,7 @@ def backtest(
     ------
     OptionError
         If no origin leaves rows to score, `fh` holds stamps, the forecaster has seen rows after the first origin, or it
-        was fitted to one series and `y` is a panel, or the reverse.
+        was fitted to one series and `y` is a panel, or the reverse. Options are checked before a model is trained.
 
     See Also
     --------
@@ -118,38 +126,131 @@ def backtest(
     """
     panel, workers = read(y, "y"), Workers.of(backend, backend_params)
     frames = {key: pd.DataFrame(t.values, t.index, panel.columns) for key, t in panel.tables.items()}
-    start = _first_stamp(frames, initial)
-    first = {key: int(frame.index.searchsorted(start)) for key, frame in frames.items()}
-    rolling = copy.copy(forecaster) if hasattr(forecaster, "end_") else clone(forecaster)
-    if not hasattr(rolling, "end_"):
-        rows = {key: frame.iloc[: first[key]] for key, frame in frames.items() if first[key]}
-        rolling.fit(rows if panel.is_panel else rows[ONLY], X)
-    elif getattr(rolling, "is_panel_", False) != panel.is_panel:
-        known, given = ("a panel", "one series") if rolling.is_panel_ else ("one series", "a panel")
+    X = _stamped(X, panel)
+    is_fitted = hasattr(forecaster, "end_")
+    if is_fitted and getattr(forecaster, "is_panel_", False) != panel.is_panel:
+        known, given = ("a panel", "one series") if forecaster.is_panel_ else ("one series", "a panel")
         raise OptionError(
             f"the forecaster was fitted to {known}, y is {given}; expected the same: pass a forecaster that is not "
             "fitted (sklearn.base.clone)."
         )
-    units = getattr(rolling, "units_", None)
-    indices = [frame.index for frame in frames.values()]
-    axis = TimeAxis.of(indices, getattr(forecaster, "freq", None)) if units is None else units.axis
-    options = (axis, fh, step, n_draws, coverage, n_densities, checks.verbosity(verbose))
+    start = _first_stamp(frames, initial)
+    # All that is asked for is looked at before a model is trained.
+    axis = _axis_of(forecaster, frames, start)
+    scoring = _Scoring(
+        axis,
+        checks.positive_int("n_draws", n_draws),
+        checks.level("coverage", coverage, "score one at a time"),
+        None if n_densities is None else checks.whole_number("n_densities", n_densities, 0, sys.maxsize),
+        checks.verbosity(verbose),
+    )
+    every = None if refit is None else checks.positive_int("refit", refit)
+    plans = _plans(frames, axis, start, fh, None if step is None else checks.positive_int("step", step))
+    if is_fitted:
+        for key, plan in plans.items():
+            _Rolling(forecaster, key, X).check_end(frames[key].index[plan.origins[0]])
+    parts: dict[Any, list[xr.Dataset]] = {key: [] for key in plans}
+    for place, (begin, end) in enumerate(_blocks(frames, plans, every)):
+        if place == 0 and is_fitted:
+            rolling = copy.copy(forecaster)
+        else:
+            rolling = clone(forecaster)
+            rows = _rows_before(frames, start if place == 0 else begin)
+            rolling.fit(rows if panel.is_panel else rows[ONLY], X)
+        calls = {}
+        for key, plan in plans.items():
+            origins = plan.between(frames[key].index, begin, end)
+            if origins:
+                one = rolling if key is ONLY else _alone(rolling, key)
+                calls[key] = (_Rolling(one, key, X), frames[key], origins, plan.steps, scoring)
+        found = workers.map(_rolled, list(calls.values())) if panel.is_panel else [_rolled(*calls[ONLY])]
+        for key, scores in zip(calls, found, strict=True):
+            parts[key].append(scores)
+    whole = {key: scores[0] if len(scores) == 1 else xr.concat(scores, "origin") for key, scores in parts.items()}
     if not panel.is_panel:
-        return _rolled(_Rolling(rolling, ONLY, X), frames[ONLY], first[ONLY], *options)
-    calls = {}
+        return whole[ONLY]
+    keys = np.empty(len(whole), object)
+    keys[:] = list(whole)
+    joined = xr.concat(whole.values(), "series", join="outer", coords="minimal", compat="override")
+    return joined.assign_coords(series=keys).sortby("origin").assign_attrs(next(iter(whole.values())).attrs)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Scoring:
+    """What is computed at each origin."""
+
+    axis: TimeAxis
+    n_draws: int
+    coverage: float
+    n_densities: int | None
+    verbose: int
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """The rows of a series to forecast from, and the steps of their horizon."""
+
+    origins: range
+    steps: list[int]
+
+    def between(self, index: pd.Index, begin: Any, end: Any) -> list[int]:
+        """The origins from one stamp up to another one (None: all that follow)."""
+        return [row for row in self.origins if index[row] >= begin and (end is None or index[row] < end)]
+
+
+def _stamped(X: Any, panel: Panel) -> Any:
+    """Covariates as frames: row i of an array belongs to row i of y."""
+    known = read_covariates(X)
+    if known is None or all(table.has_stamps for table in known.tables.values()):
+        return X
+    found = beside(known, panel)
+    frames = {key: pd.DataFrame(table.values, table.index, found.columns) for key, table in found.tables.items()}
+    return frames if found.is_panel else frames[ONLY]
+
+
+def _axis_of(forecaster: Any, frames: dict[Any, pd.DataFrame], start: Any) -> TimeAxis:
+    """The axis of a forecaster, or the one that it will have."""
+    units = getattr(forecaster, "units_", None)
+    if units is not None:
+        return units.axis
+    inner = getattr(forecaster, "forecaster", None)  # of a WideForecaster
+    freq = getattr(forecaster, "freq", None) if inner is None else getattr(inner, "freq", None)
+    return TimeAxis.of([rows.index for rows in _rows_before(frames, start).values()], freq)
+
+
+def _rows_before(frames: dict[Any, pd.DataFrame], stamp: Any) -> dict[Any, pd.DataFrame]:
+    """The rows of each series before a stamp; of a panel without series that have no value there."""
+    found = {key: frame.iloc[: int(frame.index.searchsorted(stamp))] for key, frame in frames.items()}
+    return {key: rows for key, rows in found.items() if key is ONLY or rows.notna().any(axis=None)}
+
+
+def _plans(frames: dict[Any, pd.DataFrame], axis: TimeAxis, start: Any, fh: Any, step: int | None) -> dict[Any, _Plan]:
+    """Origins and horizons of each series that has some."""
+    plans = {}
     for key, frame in frames.items():
-        # The past of a series that begins later is its first row.
-        origin = max(first[key], 1)
-        if origin + max(_steps(axis, fh, frame.index[origin - 1])) <= len(frame):
-            calls[key] = (_Rolling(_alone(rolling, key), key, X), frame, origin, *options)
-    found = dict(zip(calls, workers.map(_rolled, list(calls.values())), strict=True))
-    if not found:
+        first = int(frame.index.searchsorted(start))
+        if key is not ONLY:
+            # The past of a series that begins later is its first row with a value.
+            has_value = frame.notna().any(axis=1).to_numpy()
+            first = max(first, int(has_value.argmax()) + 1 if has_value.any() else len(frame))
+        steps = _steps(axis, fh, frame.index[first - 1])
+        origins = range(first, len(frame) - max(steps) + 1, max(steps) if step is None else step)
+        if key is ONLY and not origins:
+            raise OptionError(f"no origin after row {first} leaves {max(steps)} rows to score; lower initial or fh.")
+        if origins:
+            plans[key] = _Plan(origins, steps)
+    if not plans:
         raise OptionError(f"no series has an origin from {start} on that leaves rows to score; lower initial or fh.")
-    keys = np.empty(len(found), object)
-    keys[:] = list(found)
-    attributes = next(iter(found.values())).attrs
-    whole = xr.concat(found.values(), "series", join="outer", coords="minimal", compat="override")
-    return whole.assign_coords(series=keys).sortby("origin").assign_attrs(attributes)
+    return plans
+
+
+def _blocks(frames: dict[Any, pd.DataFrame], plans: dict[Any, _Plan], every: int | None) -> list[tuple[Any, Any]]:
+    """The stamps from which on, and before which, one fit is used: all, or those of so many origins."""
+    stamps = functools.reduce(
+        lambda one, other: one.union(other), (frames[key].index[list(plan.origins)] for key, plan in plans.items())
+    )
+    begins = list(stamps[:1] if every is None else stamps[::every])
+    return list(zip(begins, [*begins[1:], None], strict=True))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,6 +267,16 @@ class _Rolling:
         if tails is None:
             return self.forecaster.end_
         return tails[self.key].index[-1] if self.key in tails else None
+
+    def check_end(self, first: Any) -> None:
+        """The forecaster must not have seen rows that it is to forecast."""
+        end = self.end()
+        if end is not None and end >= first:
+            of_series = "" if self.key is ONLY else f" of {self.key!r}"
+            raise OptionError(
+                f"the forecaster has seen data{of_series} up to {end}, the first origin is {first}; choose a later "
+                "initial, or pass a forecaster that is not fitted."
+            )
 
     def update(self, rows: pd.DataFrame) -> None:
         with warnings.catch_warnings():
@@ -189,47 +300,27 @@ def _alone(forecaster: Any, key: Any) -> Any:
 
 
 def _rolled(
-    rolling: _Rolling,
-    frame: pd.DataFrame,
-    first: int,
-    axis: TimeAxis,
-    fh: Any,
-    step: int | None,
-    n_draws: int,
-    coverage: float,
-    n_densities: int | None,
-    verbose: int,
+    rolling: _Rolling, frame: pd.DataFrame, origins: list[int], steps: list[int], scoring: _Scoring
 ) -> xr.Dataset:
-    """The scores of one series from row `first` on."""
+    """The scores of one series at these origins."""
     end = rolling.end()
-    if end is not None and end >= frame.index[first]:
-        of_series = "" if rolling.key is ONLY else f" of {rolling.key!r}"
-        raise OptionError(
-            f"the forecaster has seen data{of_series} up to {end}, the first origin is {frame.index[first]}; choose a "
-            "later initial, or pass a forecaster that is not fitted."
-        )
-    steps = _steps(axis, fh, frame.index[first - 1])
-    jump = max(steps) if step is None else checks.positive_int("step", step)
-    origins = range(first, len(frame) - max(steps) + 1, jump)
-    if not len(origins):
-        raise OptionError(f"no origin after row {first} leaves {max(steps)} rows to score; lower initial or fh.")
     seen, parts = 0 if end is None else int(frame.index.searchsorted(end, side="right")), []
     began = time.perf_counter()
-    with CallbackList(ProgressBar() if verbose else None) as progress:
+    with CallbackList(ProgressBar() if scoring.verbose else None) as progress:
         progress.on_start("backtest", len(origins))
         for origin in origins:
             if origin > seen:
                 rolling.update(frame.iloc[seen:origin])
                 seen = origin
-            found = rolling.forecast(steps, n_draws)
-            parts.append(_scores(found, _rows_at(frame, axis, found.index), n_draws, coverage, n_densities))
+            found = rolling.forecast(steps, scoring.n_draws)
+            parts.append(_scores(found, _rows_at(frame, scoring.axis, found.index), scoring))
             progress.on_chunk(ChunkEvent("backtest", len(parts), len(origins), {}, time.perf_counter() - began))
     scores = {name: np.stack([part[name] for part in parts]) for name in parts[0]}
-    stamps = frame.index[list(origins)].rename("origin")
+    stamps = frame.index[origins].rename("origin")
     coordinates = {"origin": stamps, "horizon": steps, "variable": list(frame.columns)}
     by_cell, by_time = ("origin", "horizon", "variable"), ("origin", "horizon")
     dims = {name: by_cell if name in ("crps", "covered") else by_time for name in scores}
-    return xr.Dataset({n: (dims[n], v) for n, v in scores.items()}, coordinates, attrs={"coverage": coverage})
+    return xr.Dataset({n: (dims[n], v) for n, v in scores.items()}, coordinates, attrs={"coverage": scoring.coverage})
 
 
 def _steps(axis: TimeAxis, fh: Any, end: Any) -> list[int]:
@@ -276,17 +367,15 @@ def _place(index: pd.Index, stamp: Any) -> int:
         ) from error
 
 
-def _scores(
-    found: Forecast, values: Float[np.ndarray, "T P"], n_draws: int, coverage: float, n_densities: int | None
-) -> dict[str, np.ndarray]:
+def _scores(found: Forecast, values: Float[np.ndarray, "T P"], scoring: _Scoring) -> dict[str, np.ndarray]:
     """Scores of one forecast, given the observed values at its stamps."""
-    samples = found.samples.values
+    samples, coverage = found.samples.values, scoring.coverage
     is_there = ~np.isnan(values)
     filled = np.where(is_there, values, 0.0)
     low, high = np.quantile(samples, [0.5 - coverage / 2, 0.5 + coverage / 2], axis=0)
     to_score = values.copy()
-    if n_densities is not None:
-        to_score[n_densities:] = np.nan
+    if scoring.n_densities is not None:
+        to_score[scoring.n_densities :] = np.nan
     scores = {
         "crps": np.where(is_there, metrics.crps_samples(filled, samples), np.nan),
         "covered": np.where(is_there, (low <= filled) & (filled <= high), np.nan),
@@ -294,6 +383,6 @@ def _scores(
         "variogram": np.where(is_there.all(axis=1), metrics.variogram_score(filled, samples), np.nan),
         "log_density": found.log_prob(to_score).to_numpy(),
     }
-    if n_draws > 2 * values.shape[1]:
+    if scoring.n_draws > 2 * values.shape[1]:
         scores["log_density_moments"] = found.log_prob(values, kind="moments").to_numpy()
     return scores

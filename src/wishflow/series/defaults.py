@@ -55,6 +55,7 @@ class Settings:
     """The options of a fit, none of them "auto". `periods` are those of a calendar that was chosen (None: `calendar`
     says which), `prior` is that of the linear weights, `season` the number of rows in the shortest
     period of the calendar, `reasons` say why a value was chosen, and `way` by what ("evidence", "rolled forecasts").
+    `failure` says why nothing could be chosen, though the rows are enough and regular.
     """
 
     lags: Lags
@@ -70,6 +71,7 @@ class Settings:
     reasons: Mapping[str, str] = dataclasses.field(default_factory=dict)
     is_validated: bool = False
     way: str = ""
+    failure: str = ""
 
 
 def plain_settings(options: Mapping[str, Any], why: str | None = None) -> Settings:
@@ -116,8 +118,9 @@ def settings_of(options: Mapping[str, Any], panel: Panel, X: Panel | None, fract
         return (plain_settings(options, why),)
     try:
         judge = judge_of(options, panel, X, fraction)
-    except DataError:  # rows off the grid: they are no series of steps of one length
-        return (plain_settings(options, "rows do not lie on one grid"),)
+    except DataError as error:
+        why = f"nothing could be held back: {str(error).split(';')[0]}"
+        return (dataclasses.replace(plain_settings(options, why), failure=str(error)),)
     given = choices.Given(
         None if is_auto(options["lags"]) else chosen_lags(plain.lags),
         None if is_auto(options["calendar"]) else given_periods(judge, plain.calendar),

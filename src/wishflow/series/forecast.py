@@ -18,6 +18,7 @@ from ..numerics.tables import law_columns
 from ..specs import checks
 from .data.frames import column_order
 from .data.interchange import as_inference_data, draws_as_dataset
+from .data.matching import places_of
 
 # Of `plot_calibration`.
 LEVELS = (0.5, 0.8, 0.95)
@@ -115,23 +116,24 @@ class Forecast:
         coordinates = {"time": self.index.rename("time"), "variable": names, "variable_2": names}
         return xr.DataArray(values, coordinates, dims=("time", "variable", "variable_2"))
 
-    def quantile(self, q: float) -> pd.DataFrame:
-        """Return a quantile of each variable at each time.
+    def quantile(self, q: Any) -> pd.DataFrame:
+        """Return quantiles of each variable at each time.
 
         Parameters
         ----------
-        q : float
-            Probability, strictly between 0 and 1.
+        q : float or array-like of shape (A,)
+            Probabilities, strictly between 0 and 1.
 
         Returns
         -------
         DataFrame
-            The quantiles, a row for each time and a column for each variable.
+            The quantiles, a row for each time. Of one probability it has a column for each variable, of a list the
+            columns (variable, q), as those of `predict_quantiles`.
 
         Raises
         ------
         OptionError
-            If `q` is not between 0 and 1.
+            If `q` holds no probability, or one that is not between 0 and 1.
 
         Examples
         --------
@@ -142,10 +144,15 @@ class Forecast:
         >>> forecast = wf.Forecast(draws, pd.date_range("2024-01-01", periods=3), pd.Index(["a", "b"]))
         >>> forecast.quantile(0.9).shape
         (3, 2)
+        >>> forecast.quantile([0.1, 0.9])["a"].columns.tolist()
+        [0.1, 0.9]
         """
-        if not 0.0 < q < 1.0:
-            raise OptionError(f"q={q!r} given; expected a probability strictly between 0 and 1.")
-        return self._frame(np.quantile(self.samples.values, q, axis=0))
+        levels = checks.levels("q", q)
+        values = np.quantile(self.samples.values, levels, axis=0)
+        if np.ndim(q) == 0:
+            return self._frame(values[0])
+        columns = pd.MultiIndex.from_product([list(self.columns), levels.tolist()])
+        return pd.DataFrame(np.moveaxis(values, 0, -1).reshape(len(self.index), -1), self.index, columns)
 
     def interval(self, coverage: float = 0.9) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return the central interval of each variable at each time.
@@ -188,7 +195,8 @@ class Forecast:
         Parameters
         ----------
         y : DataFrame, Series or array of shape (T, P)
-            Observed values. Columns of a frame are found by their names, and its rows by their stamps.
+            Observed values. Columns of a frame are found by their names, and its rows by their stamps; stamps that are
+            numbers may differ by rounding.
         kind : {"mixture", "moments"}, default="mixture"
             "mixture" is the mean of the model's transition densities over the draws: the last step is integrated
             analytically. "moments" is a Gaussian with mean and covariance of the draws.
@@ -248,12 +256,23 @@ class Forecast:
             y = y.to_frame()
         elif isinstance(y, pd.DataFrame):
             y = y.iloc[:, column_order(y.columns, self.columns, "y", "the forecast has")]
-        values = y.reindex(self.index).to_numpy(float) if isinstance(y, pd.DataFrame) else np.asarray(y, float)
+        values = self._at_stamps(y) if isinstance(y, pd.DataFrame) else np.asarray(y, float)
         values = values.reshape(len(values), -1)
         if values.shape != (len(self.index), len(self.columns)):
             raise DataError(
                 f"y has shape {values.shape}; the forecast has {len(self.index)} times × {len(self.columns)}."
             )
+        return values
+
+    def _at_stamps(self, y: pd.DataFrame) -> np.ndarray:
+        """The rows of a frame at the stamps of the forecast, NaN where there is none."""
+        at = places_of(y.index, self.index)
+        rows = np.flatnonzero(at >= 0)
+        if len(rows) != len(np.unique(at[rows])):
+            here = pd.Index(at[rows]).duplicated()
+            raise DataError(f"the index of y holds {y.index[rows[here][0]]} twice; give each stamp once.")
+        values = np.full((len(self.index), y.shape[1]), np.nan)
+        values[at[rows]] = y.to_numpy(float)[rows]
         return values
 
     def _frame(self, values: np.ndarray) -> pd.DataFrame:

@@ -136,13 +136,7 @@ class ForecastFrames(abc.ABC):
         (3, 4)
         """
         levels = checks.levels("alpha", alpha)
-
-        def quantiles(f: Forecast) -> pd.DataFrame:
-            values = np.quantile(f.samples.values, levels, axis=0)
-            columns = pd.MultiIndex.from_product([self._names(), [float(a) for a in levels]])
-            return pd.DataFrame(np.moveaxis(values, 0, -1).reshape(len(f.index), -1), f.index, columns)
-
-        return self._by_key(quantiles, fh, X, given)
+        return self._by_key(lambda f: f.quantile(levels), fh, X, given)
 
     def predict_interval(self, fh: Any = None, X: Any = None, coverage: Any = 0.9, given: Any = None) -> pd.DataFrame:
         """Predict central intervals of each series.

@@ -28,7 +28,7 @@ from . import defaults, updating
 from .data.effects import in_other_units, with_added_series
 from .data.frames import ONLY, Panel, check_form, check_targets, named_as, read
 from .data.given import cells, of_series
-from .data.horizons import horizon
+from .data.horizons import checked, horizon
 from .data.intake import further_rows, training_data
 from .data.times import noise_seed
 from .data.units import Tail, Units
@@ -412,9 +412,10 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
             numbers.
         X : DataFrame, Series, array or dict, optional
             Covariates that are known in advance, without NaN: a row for each stamp of y. Of a panel a dict by id, or
-            one frame for all series.
+            one frame for all series. Row i of an array belongs to row i of y. Where y has no value, and rows with
+            values follow, covariates may be missing: those of the next row stand in.
         fh : int, str, list or Index, optional
-            The horizon that `forecast` and `predict` take where they are given none.
+            The horizon that `forecast` and `predict` take where they are given none. It is checked before training.
 
         Returns
         -------
@@ -424,7 +425,7 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         Raises
         ------
         OptionError
-            If an option has a value that is not known, or that does not go with another one.
+            If an option has a value that is not known, or that does not go with another one, or if `fh` is no horizon.
         DataError
             If the data cannot be used as they are, for instance an index that is not sorted, or too few rows.
         TrainingError
@@ -433,7 +434,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         Warns
         -----
         UserWarning
-            With Student-t innovations and a logarithmic transform: forecasts then have no mean.
+            With Student-t innovations and a logarithmic transform: forecasts then have no mean. Where stamps are nearly
+            but not quite on a grid. Where rows are enough and regular, but none can be held back to choose options.
         """
         fitted = copy.copy(self)
         fitted._fit(y, X, fh)
@@ -457,7 +459,6 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         self.seed_ = checks.fixed_seed(self.random_state)
         self.columns_, self.is_series_, self.is_panel_ = panel.columns, panel.is_series, panel.is_panel
         self.name_: Any = y.name if isinstance(y, pd.Series) else None
-        self.fh_ = fh
         has_effects, tasks = checks.flag("panel_effects", self.panel_effects), []
         for way in ways:
             check_targets(panel, way.lags)
@@ -470,7 +471,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
                 training = defaults.quick(training, fraction, self.n_train_samples is not None)
             tasks.append(FitTask(spec, training, units, tails, way, self.seed_, self._schedule, n_members))
         self._take(tasks[0])
-        announce(self, ways)
+        self.fh_ = None if fh is None else checked(fh, self.units_.axis, [t.index[-1] for t in tasks[0].tails.values()])
+        announce(self, ways, panel if self.freq is None else None)
         n_steps = sum(n_members * task.training.max_iter for task in tasks)
         calibrates = self.calibrate is not None
         kept = checkpoints_of(workers.here(self.checkpoint_dir), type(self).__name__, tasks, calibrates)
@@ -592,7 +594,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
             one or several, are taken as they are, in the time zone of the data. By default the horizon given to `fit`.
             A forecast is in order of time, whatever the order of `fh`.
         X : DataFrame, Series, array or dict, optional
-            Covariates, as in `fit`, for each step up to the end of the horizon. Required where `fit` had some.
+            Covariates, as in `fit`, for each step up to the end of the horizon. Required where `fit` had some. An array
+            has a row for each of these steps.
         n_draws : int, default=1000
             Number of paths.
         random_state : int, RandomState or None, default=None
@@ -613,7 +616,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         OptionError
             If `fh` is no horizon after the end of the data.
         DataError
-            If `X` does not cover the horizon, or `given` has unknown columns or stamps.
+            If `X` does not cover the horizon, `given` has unknown columns or stamps, or a series of a panel that came
+            by `update` has no value yet.
         NumericalError
             If paths grow beyond all numbers before the end of the horizon.
 
@@ -659,7 +663,7 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         """The way from the end of a series to its horizon."""
         units = self.units_.of_series(key)
         index = horizon(units.axis, fh, tail.index[-1]).rename(units.index_names[-1])
-        ticks = units.ticks(tail)[-1]
+        ticks = units.last_ticks(key, tail)
         h, u, place = units.future_ticks(key, tail, int(ticks.row[-1]), index, X)
         return Ahead(ticks, h, u, place, noise_seed(seed, key, tail.index[-1]), index)
 
@@ -698,7 +702,7 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         ----------
         y : DataFrame, Series, array or dict
             Rows, in the form of those of `fit`. Where they continue the data seen so far, these are their past. A panel
-            may hold series that were not in `fit`.
+            may hold series that were not in `fit`. Rows of an array follow the last one seen, as in `update`.
         X : DataFrame, Series, array or dict, optional
             Covariates at these rows, as in `fit`.
 
@@ -740,7 +744,7 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         check_is_fitted(self, "model_")
         panel = read(y, "y")
         check_form(panel, self.is_panel_)
-        return panel
+        return self.units_.following(panel, self.tails_)
 
     def _with_past(self, panel: Panel, X: Panel | None) -> dict[Any, tuple[Tail, np.ndarray]]:
         """New rows in model units after the known past where they continue it, and where they are in the whole."""
@@ -760,7 +764,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         y : DataFrame, Series, array or dict
             New rows, in the form of those of `fit`. At a stamp that is known already a new number replaces the old one,
             and a NaN leaves it. A panel may hold new series. With `panel_effects` these have a level and a scale of
-            their own too, which follow their rows until the next fit.
+            their own too, which follow their rows until the next fit. An array has no stamps: its rows follow the last
+            one seen, step by step, which irregular stamps do not allow.
         X : DataFrame, Series, array or dict, optional
             Covariates at these rows, as in `fit`.
         update_params : bool, default=False

@@ -42,7 +42,8 @@ class NoiseFrames(abc.ABC):
         Parameters
         ----------
         y : DataFrame, Series, array or dict
-            Rows, in the form of those of `fit`. Missing values are filled by the mean of the filter.
+            Rows, in the form of those of `fit`. Missing values are filled by the mean of the filter. Rows of an array
+            follow the last one seen, as in `update`.
         X : DataFrame, Series, array or dict, optional
             Covariates at these rows, as in `fit`.
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from ..training.journal import skipped_words
 from ..wishart.collapse import mean_variances, noise_ratio, ratio_words
+from .data.frames import Panel
+from .data.times import TimeAxis, nearly
 from .defaults import Settings, is_auto
 
 REMEDY = "the noise is as good as diagonal; compare diffusion='diagonal', which trains faster."
@@ -71,8 +73,11 @@ def warn_of_drift(forecaster: Any) -> None:
     )
 
 
-def announce(forecaster: Any, ways: Sequence[Settings]) -> None:
-    """What `fit` inferred and chose before it trains: on standard error where `verbose` asks for it, and warnings."""
+def announce(forecaster: Any, ways: Sequence[Settings], panel: Panel | None) -> None:
+    """What `fit` inferred and chose before it trains: on standard error where `verbose` asks for it, and warnings.
+
+    `panel` is y, whose stamps are looked at; None where there is nothing to say of them.
+    """
     units = forecaster.units_
     if forecaster.innovations == "student_t" and units.transforms.grow_exponentially:
         warnings.warn(
@@ -87,6 +92,14 @@ def announce(forecaster: Any, ways: Sequence[Settings]) -> None:
             "their number. WideForecaster is for hundreds of series: common factors, and dynamics of each series.",
             stacklevel=4,
         )
+    if panel is not None:
+        _warn_of_stamps(units.axis, [table.index for table in panel.tables.values()])
+    for failure in {settings.failure for settings in ways if settings.failure}:
+        warnings.warn(
+            'no rows could be held back, so that options that are "auto" take plain values, and nothing is compared or '
+            f"recalibrated: {failure} validation_fraction=0 asks for that without a warning.",
+            stacklevel=4,
+        )
     if not forecaster.verbose:
         return
     if forecaster.freq is None and units.axis.step_name is not None:
@@ -98,6 +111,25 @@ def announce(forecaster: Any, ways: Sequence[Settings]) -> None:
         chosen = [f"{name}={_shown(value)}" for name, value in values.items() if name in settings.reasons]
         if chosen and settings.is_validated:
             print(f"chosen by {settings.way}: {'; '.join(chosen)}.", file=sys.stderr)
+
+
+def _warn_of_stamps(axis: TimeAxis, indices: list[Any]) -> None:
+    """Say that stamps are nearly on a grid, and how to put them there."""
+    found = nearly(axis, indices)
+    if found is None:
+        return
+    grid, remedy = found
+    kind = (
+        "irregular: there are no lags above 1, no options are chosen and a horizon needs stamps"
+        if axis.step_name is None
+        else f"steps of {axis.step_name!r}"
+    )
+    warnings.warn(
+        f"the stamps of y are nearly but not quite on a grid with steps of {grid.step_name!r}, and count as {kind}. "
+        f"Round them, y.index = {remedy}, and those of X alike; or give freq={grid.step_name!r}, which moves each row "
+        "to the nearest step.",
+        stacklevel=5,
+    )
 
 
 def _shown(value: Any) -> str:

@@ -19,10 +19,11 @@ FIRST_YEAR, LAST_YEAR = 1678, 2261
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Stamps and values of one series."""
+    """Stamps and values of one series; rows of an array have no stamps of their own, and are numbered from 0."""
 
     index: pd.Index
     values: np.ndarray
+    has_stamps: bool = True
 
     def __len__(self) -> int:
         return len(self.index)
@@ -67,7 +68,8 @@ def read(data: Any, name: str) -> Panel:
         groups = frame.groupby(level=levels if len(levels) > 1 else 0, sort=False)
         tables = {key: _table(part.droplevel(levels), f"{name} of {key!r}") for key, part in groups}
         return Panel(tables, frame.columns, is_series, True, tuple(frame.index.names))
-    return Panel({ONLY: _table(frame, name)}, frame.columns, is_series, False, (frame.index.name,))
+    table = dataclasses.replace(_table(frame, name), has_stamps=not isinstance(data, np.ndarray))
+    return Panel({ONLY: table}, frame.columns, is_series, False, (frame.index.name,))
 
 
 def _id_names(parts: dict[Any, Any]) -> tuple[None, ...]:
@@ -86,13 +88,15 @@ def named_as(given: tuple[Any, ...], known: tuple[Any, ...]) -> list[Any]:
 def with_columns(panel: Panel, columns: pd.Index, name: str, whose: str = "fit saw") -> Panel:
     """The panel with these columns in this order: columns are found by their names, whatever their order.
 
-    A single column that has no name, as that of a Series may, is the only one there is.
+    Those of an array have no names, and neither may that of a Series: they are the ones that are expected, in order.
     """
     if panel.columns.equals(columns):
         return panel
-    is_unnamed = panel.is_series and panel.columns[0] == 0
-    order = np.zeros(1, int) if is_unnamed and len(columns) == 1 else column_order(panel.columns, columns, name, whose)
-    tables = {key: Table(table.index, table.values[:, order]) for key, table in panel.tables.items()}
+    has_names = any(table.has_stamps for table in panel.tables.values())
+    is_unnamed = not has_names or (panel.is_series and panel.columns[0] == 0)
+    is_same = is_unnamed and len(panel.columns) == len(columns)
+    order = np.arange(len(columns)) if is_same else column_order(panel.columns, columns, name, whose)
+    tables = {key: dataclasses.replace(table, values=table.values[:, order]) for key, table in panel.tables.items()}
     return dataclasses.replace(panel, tables=tables, columns=columns)
 
 
@@ -209,9 +213,12 @@ def _check_order(index: pd.Index, name: str) -> None:
 
 
 def check_targets(panel: Panel, lags: Lags) -> None:
-    """There must be columns, each must vary somewhere, and some series must be longer than its lags."""
+    """There must be columns with plain names; each must vary somewhere, no series may be empty, and one must be longer
+    than its lags.
+    """
     if not len(panel.columns):
         raise DataError("y has no columns; expected at least one, of numbers.")
+    _check_names(panel.columns)
     values = np.concatenate([table.values for table in panel.tables.values()])
     with np.errstate(invalid="ignore"):
         is_empty = np.isnan(values).all(axis=0)
@@ -219,7 +226,28 @@ def check_targets(panel: Panel, lags: Lags) -> None:
     for flags, what in ((is_empty, "has no value at all"), (~is_empty & (spread == 0.0), "is constant")):
         if flags.any():
             raise DataError(f"the series {panel.columns[int(np.flatnonzero(flags)[0])]!r} {what}; drop it.")
+    for key, table in panel.tables.items():
+        if np.isnan(table.values).all():
+            raise DataError(
+                f"the series {key!r} of the panel has no value at all, so that no forecast can start from it; drop it. "
+                "It may come later by update."
+            )
     longest = max(int((~np.isnan(t.values).all(axis=1)).sum()) for t in panel.tables.values())
     needed = memory_of(lags) + 2
     if longest < needed:
         raise DataError(f"the longest series has {longest} rows; lags={lags} needs at least {needed}.")
+
+
+def _check_names(columns: pd.Index) -> None:
+    """Each column has a name of its own, and no levels: names are labels of draws, covariances and scores."""
+    if isinstance(columns, pd.MultiIndex) or any(isinstance(name, tuple) for name in columns):
+        n_levels = max(len(name) for name in columns if isinstance(name, tuple))
+        raise DataError(
+            f"the columns of y have {n_levels} levels, such as {columns[0]!r}; expected one: join them, "
+            "y.columns = ['/'.join(map(str, name)) for name in y.columns]."
+        )
+    if columns.has_duplicates:
+        raise DataError(
+            f"two columns of y have the name {columns[columns.duplicated()][0]!r}; expected different names: rename "
+            "one of them (y.columns = [...]), or drop it (y.loc[:, ~y.columns.duplicated()])."
+        )

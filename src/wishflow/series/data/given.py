@@ -10,10 +10,8 @@ from jaxtyping import Float
 
 from ...errors import DataError
 from .frames import ONLY, Table, read
+from .matching import places_of
 from .times import TimeAxis, check_same_kind, named
-
-# Stamps that are numbers are the same if they differ by less than this share of a step.
-ROUNDING = 1e-6
 
 
 def of_series(given: Any, keys: list[Any]) -> dict[Any, Any]:
@@ -76,11 +74,7 @@ def _columns(given: pd.Index, columns: pd.Index, name: str) -> np.ndarray:
 def _rows(table: Table, axis: TimeAxis, index: pd.Index, name: str) -> np.ndarray:
     """Where the stamps of a frame are among those of the forecast."""
     check_same_kind(table.index, index, name, "the forecast")
-    if axis.kind == "number":
-        distance = np.abs(axis.numbers(table.index)[:, None] - axis.numbers(index)) / axis.unit
-        at = np.where(distance.min(axis=1) < ROUNDING, distance.argmin(axis=1), -1)
-    else:
-        at = index.get_indexer(table.index)
+    at = places_of(table.index, index, axis.unit)
     if (at < 0).any():
         stamp = table.index[int(np.flatnonzero(at < 0)[0])]
         raise DataError(

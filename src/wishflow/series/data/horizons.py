@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import numbers
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,13 @@ def horizon(axis: TimeAxis, fh: Any, end: Any) -> pd.Index:
         f"fh={fh!r} reaches beyond the year {LAST_YEAR} from {end} on{why}, which 64 bits cannot count in nanoseconds; "
         "expected a shorter horizon."
     )
+
+
+def checked(fh: Any, axis: TimeAxis, ends: Iterable[Any]) -> Any:
+    """A horizon that is kept for later: a mistake in it is said before training."""
+    for end in ends:
+        horizon(axis, fh, end)
+    return fh
 
 
 def steps_of(axis: TimeAxis, fh: Any, end: Any) -> list[int] | None:

@@ -17,6 +17,7 @@ from .frames import Panel, with_columns
 from .times import TimeAxis, on_axis
 from .transforms import ColumnTransforms
 from .units import Tail, Units
+from .unstamped import beside
 
 
 def training_data(
@@ -34,6 +35,7 @@ def training_data(
     Without scales values are what they were, to the last digit: there and back again a zero need not be one.
     """
     indices = [table.index for table in panel.tables.values()]
+    X = None if X is None else beside(X, panel)
     axis, has_freq = TimeAxis.of(indices, freq), freq is not None
     rows = on_axis(axis, panel, X, {}, has_freq, spec.lags, spec.max_gap * spec.step)
     transforms, z = ColumnTransforms.learnt(transform, panel.columns, np.concatenate([r.values for r in rows.values()]))
@@ -80,6 +82,7 @@ def further_rows(
     Stamps are in the zone of the past, and a series that goes on stays on its grid. Columns are found by their names.
     """
     panel, X = with_columns(panel, units.columns, "y"), units.covariates(X)
+    X = None if X is None else beside(X, panel)
     stamps = {key: tail.index for key, tail in past.items()}
     found = {}
     for key, r in on_axis(units.axis, panel, X, stamps, units.has_freq, units.lags, units.max_gap * units.step).items():

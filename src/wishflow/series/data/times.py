@@ -17,6 +17,7 @@ from ...errors import DataError, OptionError
 from ...specs import checks
 from ..specs import Lags, memory_of
 from .frames import ONLY, Panel, Table, merged
+from .matching import places_of
 from .offsets import (
     BUSINESS_DAY,
     OWN_BUSINESS_DAY,
@@ -29,6 +30,7 @@ from .offsets import (
     period_name,
     period_offset,
 )
+from .rounding import AS_GOOD, NEARLY, Rounded, rounded_numbers, rounded_stamps
 
 IRREGULAR = 1e-3
 # The phase of a grid in parts of a step: enough to keep readings at half past the hour together.
@@ -173,8 +175,20 @@ def _utc(index: pd.Index) -> pd.DatetimeIndex:
 
 
 def _datetime_axis(indices: list[Any], freq: Any) -> TimeAxis:
+    if freq is not None:
+        return _axis_of_offset(indices, offset_of(freq))
+    found = inferred(indices)
+    rounded = None if found is not None else rounded_stamps(indices, AS_GOOD)
+    axis = None if rounded is None else _rounded_axis(indices, rounded)
+    # A stamp before the first moment of a month or business day lies in the one before it.
+    if rounded is None or axis is None or (axis.kind == "period" and rounded.later > 0.0):
+        return _axis_of_offset(indices, found)
+    return axis
+
+
+def _axis_of_offset(indices: list[Any], found: Any) -> TimeAxis:
+    """The axis of an offset; where there is none (None), that of the gaps."""
     zone = None if indices[0].tz is None else str(indices[0].tz)
-    found = inferred(indices) if freq is None else offset_of(freq)
     if isinstance(found, pd.offsets.CustomBusinessDay):
         calendar = found.calendar
         weekmask = "".join(str(int(day)) for day in calendar.weekmask)
@@ -186,6 +200,26 @@ def _datetime_axis(indices: list[Any], freq: Any) -> TimeAxis:
     unit = _median_gap(gaps) if found is None else float(_length(found).as_unit("ns").value)
     is_regular = found is not None or _is_regular(gaps, unit)
     return TimeAxis("datetime", unit, zone, None if found is None else found.freqstr, is_regular)
+
+
+def nearly(axis: TimeAxis, indices: list[Any]) -> tuple[TimeAxis, str] | None:
+    """The axis that stamps would have if they were rounded a little, and how to round them; None where that is the one
+    they have.
+    """
+    if axis.kind == "number":
+        found = None if axis.is_regular else rounded_numbers(indices, axis.unit)
+    else:
+        found = rounded_stamps(indices, NEARLY) if isinstance(indices[0], pd.DatetimeIndex) else None
+    other = None if found is None else _rounded_axis(indices, found)
+    return None if found is None or other is None or other.step_name == axis.step_name else (other, found.how)
+
+
+def _rounded_axis(indices: list[Any], found: Rounded) -> TimeAxis:
+    """The axis of stamps that were rounded, in the zone that they had."""
+    if not isinstance(indices[0], pd.DatetimeIndex):
+        return TimeAxis.of(found.indices)
+    zone = None if indices[0].tz is None else str(indices[0].tz)
+    return dataclasses.replace(_axis_of_offset(found.indices, found.offset), zone=zone)
 
 
 def _length(offset: Any) -> pd.Timedelta:
@@ -380,9 +414,9 @@ def on_axis(
             _require_step_days(axis, index, named("y", key))
             require_one_row_a_step(axis, index)
         index, is_row = filled(axis, index, longest_gap) if is_filled else (index, np.ones(len(index), bool))
-        covariates = np.zeros((len(index), 0)) if source is None else at_stamps(source, index)
-        of_row = np.flatnonzero(is_row)[of_row]
-        found[key] = Rows(index, axis.since_first(index), spread(values, is_row), covariates, is_row, of_row)
+        of_row, values = np.flatnonzero(is_row)[of_row], spread(values, is_row)
+        covariates = np.zeros((len(index), 0)) if source is None else at_rows_of(axis, source, index, values)
+        found[key] = Rows(index, axis.since_first(index), values, covariates, is_row, of_row)
     return found
 
 
@@ -395,9 +429,24 @@ def source_of(key: Any, X: Panel | None) -> Table | None:
     return X.tables.get(key, X.tables.get(ONLY))
 
 
-def at_stamps(table: Table, index: pd.Index, name: str = "X") -> np.ndarray:
+def at_rows_of(axis: TimeAxis, table: Table, index: pd.Index, values: Float[np.ndarray, "N D"]) -> np.ndarray:
+    """The covariates at the rows of a series.
+
+    A row without a value before the last one that has some, such as a hole of the grid, needs no covariates. Where
+    there are none it has those of the next row, as the steps across a gap have those of the row where it ends.
+    """
+    has_value = ~np.isnan(values).all(axis=1)
+    n_before = int(np.flatnonzero(has_value)[-1]) if has_value.any() else 0
+    where = places_of(index, table.index, axis.unit)
+    is_known = (where >= 0) & ~np.isnan(table.values[where]).any(axis=1)
+    is_free = ~is_known & ~has_value & (np.arange(len(index)) < n_before)
+    keep = np.flatnonzero(~is_free)
+    return at_stamps(axis, table, index[keep])[np.searchsorted(keep, np.arange(len(index)))]
+
+
+def at_stamps(axis: TimeAxis, table: Table, index: pd.Index, name: str = "X") -> np.ndarray:
     """The rows of covariates at given stamps; they are known in advance, so none may be missing."""
-    where = table.index.get_indexer(index)
+    where = places_of(index, table.index, axis.unit)
     if (where < 0).any():
         raise DataError(
             f"{name} has no row for {index[int(np.flatnonzero(where < 0)[0])]}; covariates must cover every stamp of y "

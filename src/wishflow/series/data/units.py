@@ -27,6 +27,7 @@ from .times import (
     spread,
 )
 from .transforms import ColumnTransforms
+from .unstamped import at_rows, following
 
 # Rows that are kept to start forecasts from: the belief forgets what is older.
 TAIL = 96
@@ -155,6 +156,11 @@ class Units:
             raise DataError(f"{came} was given; the forecaster expects {expected} covariates, as in fit.")
         return X if X is None or self.x_columns is None else with_columns(X, self.x_columns, "X")
 
+    def following(self, panel: Panel, past: Mapping[Any, Tail]) -> Panel:
+        """Further rows of y with stamps: those of arrays follow the last row of their series."""
+        ends = {key: tail.index[-1] for key, tail in past.items()}
+        return following(panel, self.axis, ends, self.columns, self.index_names[-1])
+
     def rows(self, tail: Tail, keep: Any) -> Tail:
         """Some rows of a series; times are counted from the first of them."""
         index = tail.index[keep]
@@ -197,6 +203,16 @@ class Units:
     def ticks(self, tail: Tail) -> list[Ticks]:
         return to_ticks(tail, self.step, self.lags, self.max_gap)
 
+    def last_ticks(self, key: Any, tail: Tail) -> Ticks:
+        """The last stretch without a long gap, which forecasts start from."""
+        pieces = self.ticks(tail)
+        if not pieces:
+            raise DataError(
+                f"the series {key!r} has no value yet, so that no forecast can start from it; give it rows with values "
+                "by update."
+            )
+        return pieces[-1]
+
     def _ahead(self, start: pd.Index, index: pd.Index) -> np.ndarray:
         return self.axis.units(index, float(self.axis.numbers(start)[0]))
 
@@ -233,12 +249,14 @@ class Units:
             raise OptionError("fh holds stamps off the grid; with lags above 1 a forecast goes from step to step.")
         source = source_of(key, X)
         if source is not None:
+            has_stamps = source.has_stamps
+            source = at_rows(source, index, named("X", key), "the way to the end of the horizon has {n} steps")
             check_same_kind(source.index, tail.index, named("X", key), "the data of fit")
-            if self.has_freq:
+            if self.has_freq and has_stamps:
                 source = placed_covariates(self.axis, source, tail.index[-1], tail.index[:0])
         known = np.zeros((len(index), 0))
         if source is not None and self.x_scaler is not None:
-            known = self.x_scaler.forward(at_stamps(source, index))
+            known = self.x_scaler.forward(at_stamps(self.axis, source, index))
         return Table(index, with_harmonics(known, index, self.periods)), place
 
     def _require_steps(self, passed: pd.Index, place: np.ndarray, index: pd.Index) -> None:

@@ -19,8 +19,9 @@ from ...specs import checks
 from ..choosing import eligible_periods, season_of
 from ..data.calendar import harmonics
 from ..data.frames import ONLY, Panel, check_form, check_targets, read, with_columns
-from ..data.horizons import horizon
+from ..data.horizons import checked, horizon
 from ..data.times import Rows, TimeAxis, noise_seed, on_axis
+from ..data.unstamped import following
 from ..forecast import Forecast
 from ..forecast_frames import ForecastFrames
 from ..forecaster import WishartForecaster
@@ -198,12 +199,13 @@ class WideForecaster(ForecastFrames, BaseEstimator):
         panel = read(y, "y")
         _check_frame(panel)
         check_targets(panel, 1)
-        self.seed_, self.fh_ = checks.fixed_seed(self.random_state), fh
+        self.seed_ = checks.fixed_seed(self.random_state)
         self.columns_, self.is_series_, self.is_panel_, self.name_ = panel.columns, False, False, None
         inner = self._inner()
         index = panel.tables[ONLY].index
         axis = TimeAxis.of([index], inner.freq)
         rows = _on_grid(axis, panel, {}, inner.freq is not None)
+        self.fh_ = None if fh is None else checked(fh, axis, rows.index[-1:])
         n_factors = self._n_factors(len(panel.columns), len(rows.index))
         self.own_periods_ = eligible_periods([rows.index])
         candidates = self._candidates(season_of([rows.index], self.own_periods_), len(rows.index))
@@ -435,6 +437,7 @@ class WideForecaster(ForecastFrames, BaseEstimator):
         _refuse(X)
         panel = read(y, "y")
         check_form(panel, is_panel=False)
+        panel = following(panel, self._axis, {ONLY: self.end_}, self.columns_, self.tail_.index.name)
         return with_columns(panel, self.columns_, "y")
 
     def _rows(self, panel: Panel) -> Rows:
@@ -459,7 +462,7 @@ class WideForecaster(ForecastFrames, BaseEstimator):
         ----------
         y : DataFrame or array of shape (N, D)
             New rows, with the columns of those of `fit`. At a stamp that is known already a new number replaces the old
-            one, and a NaN leaves it.
+            one, and a NaN leaves it. Rows of an array, which has no stamps, follow the last one seen.
         X : None
             Covariates are not supported.
         update_params : bool, default=False
@@ -534,16 +537,11 @@ def _refuse(X: Any, given: Any = None) -> None:
 
 
 def _check_frame(panel: Panel) -> None:
-    """One frame of at least three columns with plain names."""
+    """One frame of at least three columns."""
     if panel.is_panel:
         raise DataError(
             f"y is a panel of {len(panel.tables)} series; WideForecaster expects one frame with a column for each "
             "series: join them side by side, or use WishartForecaster."
-        )
-    if isinstance(panel.columns, pd.MultiIndex):
-        raise DataError(
-            f"the columns of y have {panel.columns.nlevels} levels; expected one: join them, "
-            "y.columns = ['/'.join(map(str, name)) for name in y.columns]."
         )
     if len(panel.columns) in (1, 2):
         raise DataError(
