@@ -102,7 +102,7 @@ class ChunkEvent:
 
 @runtime_checkable
 class Callback(Protocol):
-    """What training calls.
+    """Base of callbacks, whose methods training calls.
 
     A subclass overrides what it needs. Any class with these three methods will do. Training calls `on_start` at the
     start of each phase, `on_chunk` after each compiled chunk of steps and `on_end` once, when the whole fit is over.

@@ -2,7 +2,7 @@
 
 
 class WishflowError(Exception):
-    """Base class of the errors this package raises on its own account.
+    """Base class of the errors of this package.
 
     Every message says what was given, what was expected and what to do.
 
@@ -26,7 +26,7 @@ class DataError(WishflowError, ValueError):
 
 
 class DataTypeError(DataError, TypeError):
-    """The data hold objects that are no numbers; also a `TypeError`, which scikit-learn expects."""
+    """The data hold objects that are not numbers; also a `TypeError`, which scikit-learn expects."""
 
 
 class PrecisionError(WishflowError, TypeError):
@@ -46,11 +46,11 @@ class TrainingError(NumericalError):
 
 
 class ForkError(WishflowError, RuntimeError):
-    """The process was forked after wishflow has computed, and cannot compute itself; also a `RuntimeError`."""
+    """The process was forked after wishflow had computed, so it cannot compute; also a `RuntimeError`."""
 
 
 class ProcessError(WishflowError, RuntimeError):
-    """A process of a job has ended before its time; also a `RuntimeError`."""
+    """A process of a job ended early; also a `RuntimeError`."""
 
 
 class ModelFileError(WishflowError, ValueError):
@@ -58,11 +58,11 @@ class ModelFileError(WishflowError, ValueError):
 
 
 class CheckpointError(WishflowError, OSError):
-    """A checkpoint cannot be written, for want of room or rights; also an `OSError`."""
+    """A checkpoint cannot be written: the disk is full, or the folder is not writable; also an `OSError`."""
 
 
 class JobError(WishflowError, RuntimeError):
-    """Some of many jobs have failed, each with its error, or cannot be done where they are; also a `RuntimeError`.
+    """Some jobs have failed, or cannot run where they are; also a `RuntimeError`.
 
     The results of the others are kept.
 

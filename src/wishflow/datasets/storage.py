@@ -172,7 +172,7 @@ def _limited(file: Any, most: int | None = None) -> bytes:
 
 
 def _verified_original(received: bytes, table: Table, original: Original) -> bytes:
-    """The original file out of what came, taken from its archive where it lies in one."""
+    """The original file of a download, taken from its archive if it is in one."""
     content = received if original.member is None else _member(received, table, original)
     found = hashlib.sha256(content).hexdigest()
     if found != original.sha256:

@@ -26,7 +26,7 @@ def plot_paths(
     is_square: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the ways of points through the plane.
+    """Draw the paths of points through the plane.
 
     Each is a line, with a ring where it starts and a dot where it ends.
 
