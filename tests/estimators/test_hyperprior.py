@@ -15,6 +15,7 @@ from wishflow.kernels import RBF, Linear, Matern32, Periodic
 from wishflow.numerics.devices import computing
 from wishflow.numerics.parameters import Positive
 from wishflow.regression.hyperprior import LOG_LENGTHSCALE, NOISE_SHAPE, SPREAD, hyperprior_penalty
+from wishflow.regression.presets import fast_preset
 from wishflow.regression.sparse_gp import SparseGPModel
 
 
@@ -95,6 +96,7 @@ def test_which_fits_have_it(X, y):
     assert wf.SparseGPRegressor(**SMALL_GP).fit(X, y).training_.hyperprior
     assert wf.FlowRegressor(**SMALL).fit(X, y).training_.hyperprior
     assert not wf.SparseGPRegressor(preset="paper", **SMALL_GP).fit(X, y).training_.hyperprior
+    assert fast_preset(249, 3).hyperprior and not fast_preset(250, 3).hyperprior
     assert not wf.SparseGPRegressor(hyperprior=None, **SMALL_GP).fit(X, y).training_.hyperprior
 
 

@@ -27,8 +27,9 @@ def is_bound(spec: SparseGPSpec | FlowSpec, training: TrainingSpec) -> bool:
     The evidence is the density of the (standardised) targets given the inputs, with all random functions of the model
     integrated out, at the hyperparameters as they are: kernels, Z, L, Λ and those of the likelihood.
 
-    - Sparse GP: E log p(y | g) − KL_g is a bound for every q. L-BFGS reports it at the best q (collapsed); stochastic
-      steps report an unbiased estimate from a minibatch. The expectation over g is exact (Gaussian, Poisson), a mean of
+    - Sparse GP: E log p(y | g) − KL_g is a bound for every q. L-BFGS reports it at the best q (collapsed), less the
+      penalty of a prior on the hyperparameters, which is never negative; stochastic steps report an unbiased estimate
+      from a minibatch. The expectation over g is exact (Gaussian, Poisson), a mean of
       draws (categorical), or a 20-point Gauss–Hermite rule, and then a bound up to the error of that rule.
     - A drift that is a point estimate makes it none: D × M weights that stand for a random function are fitted. The
       number is below the density of the targets *given* these weights, which may lie far above the evidence.

@@ -17,6 +17,8 @@ FEW_DOF = 5
 # Flows of fewer rows are trained for the mean of logs, and their states are the inputs.
 FEW_ROWS = 600
 WIDE_STATE = 12
+# Sparse GPs of fewer rows have a prior on their hyperparameters. More rows than that decide by themselves.
+ROWS_FOR_PRIOR = 250
 # A kernel variance of 1 would have to grow by steps of the learning rate; on breast_cancer it ends at several hundred.
 LOGIT_VARIANCE = 100.0
 LENGTHSCALE_FACTOR = 2.0
@@ -92,7 +94,7 @@ def fast_preset(n_rows: int, n_inputs: int, state_dim: int | None = None) -> Tra
         dof=1 if n_inputs <= FEW_INPUTS else FEW_DOF if n_rows < FEW_ROWS else None,
         validation_fraction=0.1,
         calibrate=True,
-        hyperprior=True,
+        hyperprior=n_rows < ROWS_FOR_PRIOR,
         state_dim=state_dim,
         posterior="rotated",
     )

@@ -750,9 +750,9 @@ class SparseGPRegressor(ModelRegressor):
     backend_params : dict, optional
         Options of the backend.
     hyperprior : {"auto", None}, default="auto"
-        With "auto" and Gaussian noise the lengthscales and the noise have a weak prior: near-linear functions and more
-        noise, until the data say otherwise. It matters for up to a few hundred rows. None turns it off: the bound alone
-        is maximised. `preset="paper"` and more than 50,000 rows have none.
+        With "auto", Gaussian noise and fewer than 250 rows the lengthscales and the noise have a weak prior, which
+        favours near-linear functions and more noise. None turns it off: the bound alone is maximised. `preset="paper"`
+        has none.
 
     Attributes
     ----------
@@ -966,8 +966,8 @@ class FlowRegressor(Validated, ModelRegressor):
     backend_params : dict, optional
         Options of the backend.
     hyperprior : {"auto", None}, default="auto"
-        With "auto" and Gaussian noise the sparse GP that a flow is compared with has a weak prior on its lengthscales
-        and noise, as in `SparseGPRegressor`. None turns it off. `preset="paper"` has none.
+        With "auto", Gaussian noise and fewer than 250 rows the sparse GP that a flow is compared with has a weak prior
+        on its lengthscales and noise, as in `SparseGPRegressor`. None turns it off. `preset="paper"` has none.
 
     Attributes
     ----------
