@@ -330,7 +330,7 @@ def test_it_is_reported_as_other_models(fitted, tmp_path):
 
 def test_backtests_follow_the_frequency_of_the_factors(fitted, y, monkeypatch):
     """The axis of the scores is that of the fit, which a `freq` of the factors' forecaster sets, not that of y."""
-    found = lambda rolling, frame, first, axis, *rest: xr.Dataset(attrs={"axis": axis})  # noqa: E731
+    found = lambda rolling, frame, origins, steps, scoring: xr.Dataset(attrs={"axis": scoring.axis})  # noqa: E731
     monkeypatch.setattr(backtesting, "_rolled", found)
     assert wf.backtest(fitted, y.iloc[::2], fh=1, initial=180).attrs["axis"] is fitted.factors_.units_.axis
 

@@ -73,7 +73,7 @@ def warn_of_drift(forecaster: Any) -> None:
     )
 
 
-def announce(forecaster: Any, ways: Sequence[Settings], panel: Panel | None) -> None:
+def announce(forecaster: Any, ways: Sequence[Settings], panel: Panel | None = None) -> None:
     """What `fit` inferred and chose before it trains: on standard error where `verbose` asks for it, and warnings.
 
     `panel` is y, whose stamps are looked at; None where there is nothing to say of them.
