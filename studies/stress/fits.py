@@ -29,8 +29,8 @@ def rows(shift: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def hours() -> pd.DataFrame:
-    walk = np.random.default_rng(1).normal(size=(90, 2)).cumsum(axis=0)
-    return pd.DataFrame(walk, pd.date_range("2024-01-01", periods=90, freq="h"), ["a", "b"])
+    walk = np.random.default_rng(1).normal(size=(210, 2)).cumsum(axis=0)  # rows enough that the forecaster trains
+    return pd.DataFrame(walk, pd.date_range("2024-01-01", periods=210, freq="h"), ["a", "b"])
 
 
 def _many(callbacks: Any = None, **options: Any) -> list[Any]:

@@ -59,7 +59,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "two classes": lambda: wf.FlowClassifier(**FLOW).fit(rows()[0], _classes(2)),
     "three classes": lambda: wf.FlowClassifier(**FLOW).fit(pd.DataFrame(rows()[0], columns=["é", "β"]), _classes(3)),
     "series": lambda: wf.WishartForecaster(**PLAIN).fit(hours()),
-    "validated series": lambda: wf.WishartForecaster(**SERIES).fit(hours(130)),
+    "validated series": lambda: wf.WishartForecaster(**SERIES).fit(hours(210)),  # rows enough that it trains
     "series members": lambda: wf.WishartForecaster(n_members=2, **PLAIN).fit(hours()),
     "covariates": lambda: wf.WishartForecaster(lags=2, **PLAIN).fit(hours(), covariates(60)),
     "panel": lambda: wf.WishartForecaster(panel_effects=True, **PLAIN).fit({"one": hours(), "two": hours(60, 1)}),

@@ -18,7 +18,7 @@ from wishflow.series.data.frames import read
 from wishflow.series.layout import Layout
 from wishflow.series.objectives import negative_transition_objective
 from wishflow.series.specs import DynamicsSpec
-from wishflow.series.validated import Trial, choose
+from wishflow.series.trials import Trial, choose
 from wishflow.series.windows import Transitions
 
 QUICK = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2}

@@ -17,7 +17,7 @@ from wishflow.series.validated import _mixed_draws
 
 SMALL = {"n_inducing": 8, "max_iter": 10, "rank": 2, "n_train_samples": 2, "lags": 1, "calendar": False}
 SMALL |= {"transform": None, "random_state": 0}
-N = 160
+N = 240
 
 
 def simulated(n=N, seed=0):
@@ -36,7 +36,7 @@ def y():
 
 @pytest.fixture(scope="module")
 def mixed(y):
-    return wf.WishartForecaster(n_members=3, **SMALL).fit(y.iloc[:150])
+    return wf.WishartForecaster(n_members=3, **SMALL).fit(y.iloc[:220])
 
 
 @pytest.fixture(scope="module")

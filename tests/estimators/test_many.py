@@ -37,6 +37,10 @@ Y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=40)
 SERIES = pd.DataFrame(
     RNG.normal(size=(60, 2)).cumsum(axis=0), pd.date_range("2024-01-01", periods=60, freq="h"), ["a", "b"]
 )
+# Rows enough that held-back ones may keep what was trained.
+LONGER = pd.DataFrame(
+    RNG.normal(size=(220, 2)).cumsum(axis=0), pd.date_range("2024-01-01", periods=220, freq="h"), ["a", "b"]
+)
 
 
 def estimators():
@@ -342,7 +346,7 @@ def test_callbacks_are_told_how_many_jobs_are_done(tmp_path):
 
 MEMBERS = [
     (wf.SparseGPRegressor(n_inducing=5, max_iter=20, n_members=2, random_state=0), (X, Y)),
-    (wf.WishartForecaster(n_inducing=5, rank=1, max_iter=20, lags=1, n_members=2, random_state=0), (SERIES,)),
+    (wf.WishartForecaster(n_inducing=5, rank=1, max_iter=20, lags=1, n_members=2, random_state=0), (LONGER,)),
 ]
 
 
@@ -392,7 +396,7 @@ def forecasters(*sizes):
 
 @pytest.mark.slow
 def test_forecasters_that_wait_for_each_other_are_the_same_as_fitted_alone(monkeypatch):
-    alone = [model.fit(SERIES) for model in forecasters(5, 6)]
+    alone = [model.fit(LONGER) for model in forecasters(5, 6)]
     monkeypatch.setattr(platform, "trains_together", lambda n: True)
     seen = []
 
@@ -400,7 +404,7 @@ def test_forecasters_that_wait_for_each_other_are_the_same_as_fitted_alone(monke
         def on_chunk(self, event):
             seen.append((event.phase, event.model_index, event.n_models))
 
-    together = wf.fit_many(forecasters(5, 6), [SERIES, (SERIES, None, 3)], Phases())
+    together = wf.fit_many(forecasters(5, 6), [LONGER, (LONGER, None, 3)], Phases())
     assert seen[:2] == [("series", 0, 2), ("series", 1, 2)] and together[1].fh_ == 3
     for one, other in zip(alone, together, strict=True):
         assert one.status_ == other.status_ and other.callbacks is None

@@ -12,7 +12,8 @@ from wishflow.series import choices, defaults
 from wishflow.series.choosing import bands_of
 from wishflow.series.data.frames import read
 from wishflow.series.specs import DynamicsSpec
-from wishflow.series.validated import Trial, Validated, table_of
+from wishflow.series.trials import Trial, table_of
+from wishflow.series.validated import Validated
 from wishflow.series.ways import compared
 from wishflow.training.journal import Trained
 

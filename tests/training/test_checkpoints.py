@@ -25,6 +25,10 @@ Y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=60)
 SERIES = pd.DataFrame(
     RNG.normal(size=(90, 2)).cumsum(axis=0), pd.date_range("2024-01-01", periods=90, freq="h"), ["a", "b"]
 )
+# Rows enough that held-back ones may keep what was trained.
+LONGER = pd.DataFrame(
+    RNG.normal(size=(220, 2)).cumsum(axis=0), pd.date_range("2024-01-01", periods=220, freq="h"), ["a", "b"]
+)
 SMALL = {"n_inducing": 8, "random_state": 0}
 FITS = {
     "gp of labels": lambda **k: wf.FlowClassifier(max_iter=300, n_steps=2, validation_fraction=0, **SMALL, **k).fit(
@@ -39,7 +43,7 @@ FITS = {
     "long series": lambda **k: wf.WishartForecaster(max_iter=1000, rank=1, validation_fraction=0, **SMALL, **k).fit(
         SERIES
     ),
-    "validated series": lambda **k: wf.WishartForecaster(max_iter=300, rank=1, lags=1, **SMALL, **k).fit(SERIES),
+    "validated series": lambda **k: wf.WishartForecaster(max_iter=300, rank=1, lags=1, **SMALL, **k).fit(LONGER),
     "members of series": lambda **k: wf.WishartForecaster(
         max_iter=200, rank=1, validation_fraction=0, n_members=2, **SMALL, **k
     ).fit(SERIES),

@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from ..numerics.scaling import ROUNDING, Scaler
-from .validated import Trial, Validated, choose, numbers_of
+from .trials import Trial, choose, numbers_of
+from .validated import Validated
 
 # Standard errors by which the second fit must be ahead: of a GP drift, of which the evidence says nothing, and of a
 # linear drift, of which it has said more than few windows can.
@@ -36,7 +37,7 @@ class Verdict:
 def compared(found: Sequence[Validated], ways: Sequence[str]) -> Verdict:
     """The first of two fits, or the second where it is clearly ahead.
 
-    It must lose at no band of horizons, as any candidate beside the linear model (`validated.choose`), and gain a
+    It must lose at no band of horizons, as any candidate beside the linear model (`trials.choose`), and gain a
     percent. Fits that were scored on different rows are not compared: the first is kept.
     """
     first, second = (one.rolled for one in found)
