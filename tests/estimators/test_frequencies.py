@@ -175,7 +175,7 @@ def test_stamps_a_second_late_are_on_their_grid(freq, hour, zone):
         (late(pd.date_range("2020-01-01", periods=40, freq="MS"), 7200), "MS", "y.index.round('D')"),
         (pd.Index(7.0 * np.arange(40) + np.resize([0.0, 0.2, -0.3], 40)), 7.0, "(y.index / 1).round() * 1"),
     ],
-    ids=str,
+    ids=["hours", "hours of a zone", "minutes", "business days", "months", "numbers"],
 )
 def test_stamps_that_are_nearly_on_a_grid_are_said(index, freq, remedy):
     """The remedy is one: stamps that were rounded are regular, and so are those of the frequency that is named."""

@@ -67,7 +67,7 @@ def rounded_stamps(indices: list[Any], tolerance: float) -> Rounded | None:
         if not result.is_other or max(moves) > tolerance:
             continue
         offset = inferred(found) if zone is None or has_days else None
-        if offset is None and has_days and _is_even(found, 0, day):
+        if offset is None and has_days and _is_even(found, 0.0, day):
             offset = pd.offsets.Day(_step(found) // day)
         if offset is not None or (not has_days and _is_even(found)):
             return dataclasses.replace(result, offset=offset)
@@ -87,10 +87,10 @@ def _step(indices: list[Any]) -> Any:
     return np.median(_gaps(indices)).astype(_gaps(indices).dtype)
 
 
-def _is_even(indices: list[Any], slack: float = 0, unit: int = 1) -> bool:
+def _is_even(indices: list[Any], slack: float = 0.0, unit: int = 1) -> bool:
     """Whether all gaps are multiples of their median, and that is one of a unit."""
     gaps, step = _gaps(indices), _step(indices)
     if not step > slack:
         return False
     rest = np.abs(gaps - np.round(gaps / step) * step)
-    return bool((rest <= slack).all()) and (slack > 0 or step % unit == 0)
+    return bool((rest <= slack).all() and (slack > 0 or step % unit == 0))
