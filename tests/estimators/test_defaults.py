@@ -127,7 +127,7 @@ def test_without_rows_to_choose_by_options_are_plain(options, n, why):
     assert all(why in reason for reason in found.reasons.values()) and len(found.reasons) == 7
 
 
-@pytest.mark.parametrize("n", [4, 12, 40])
+@pytest.mark.parametrize("n", [3, 12, 40])
 def test_few_rows_keep_the_linear_model_that_the_evidence_chooses(n, tmp_path):
     y = hourly(n).bfill().ffill()
     model = wf.WishartForecaster().fit(y)
@@ -138,6 +138,15 @@ def test_few_rows_keep_the_linear_model_that_the_evidence_chooses(n, tmp_path):
     one, two = (found.forecast(5, n_draws=20).samples.values for found in (model, wf.load(tmp_path / "model.wishflow")))
     assert np.isfinite(one).all() and np.array_equal(one, two)
     assert model.update(hourly(n + 2).bfill().ffill().iloc[n:]).end_ == hourly(n + 2).index[-1]
+
+
+def test_without_any_origin_the_linear_model_is_kept_and_nothing_is_compared():
+    """Gaps cut the last rows into stretches that are shorter than the lags."""
+    index = [pd.date_range(start, periods=n) for start, n in (("2020-01-01", 30), ("2020-06-01", 3), ("2020-09-01", 3))]
+    y = pd.DataFrame(np.random.default_rng(0).normal(size=(36, 1)), index[0].append(index[1]).append(index[2]), ["a"])
+    model = wf.WishartForecaster(lags=4).fit(y)
+    assert model.status_.startswith("not trained: 0 origins") and model.validation_history_ is None
+    assert model.spec_.drift == "linear" and "0 origins" in model.summary()
 
 
 @pytest.mark.parametrize(("n", "members"), [(60, 1), (190, 1), (100, 2)])

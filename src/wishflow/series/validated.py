@@ -158,7 +158,8 @@ def _deviations(units: Units, tails: Mapping[Any, Tail], keys: Sequence[Any]) ->
     joined = np.concatenate(list(values.values()))
     pooled = Scaler.of_seen(joined)
     own = series_scalers(values, pooled) if units.effects else {}
-    return np.array([own.get(key, pooled).scale[None] for key in keys])
+    scales = [own.get(key, pooled).scale for key in keys]
+    return np.array(scales).reshape(len(keys), 1, len(units.columns))
 
 
 @dataclasses.dataclass(frozen=True)
