@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Many fits at once
 #
-# After this example you can train many models of the same shape with one call: together in one program on a GPU, one
-# after another on a CPU.
+# After this example you can train many models with one call: together in one program on a GPU, one after another on a
+# CPU.
 
 # %%
 import jax
@@ -19,7 +19,8 @@ print(f"device: {jax.default_backend()}")
 # ## Twelve bootstrap samples
 #
 # How much would the fit change with other data of the same kind? Resample the rows with replacement, and fit a model to
-# each sample. All estimators need the same options except for the seed, and all data sets the same columns.
+# each sample. On a GPU, estimators with the same options (except for the seed) are trained in one program if their data
+# have the same columns and about the same number of rows.
 
 # %%
 rng = np.random.default_rng(0)
