@@ -523,6 +523,27 @@ def mixed():
     return models, data
 
 
+def test_sparse_gps_that_converge_early_have_the_history_they_have_alone(on_an_accelerator):
+    """Smooth targets without noise take more iterations than noise alone."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 2))
+    targets = [rng.normal(size=60), X[:, 0] ** 2]
+    models = [wf.SparseGPRegressor(n_inducing=10, max_iter=150, calibrate=None, hyperprior=None) for _ in targets]
+    seen = []
+
+    class Steps(wf.callbacks.Callback):
+        def on_chunk(self, event):
+            seen.append((event.model_index, event.step))
+
+    fitted = wf.fit_many([clone(one) for one in models], [(X, y) for y in targets], Steps())
+    alone = [model.fit(X, y) for model, y in zip(models, targets, strict=True)]
+    assert fitted[0].n_iter_ < fitted[1].n_iter_
+    for i, (one, other) in enumerate(zip(fitted, alone, strict=True)):
+        assert one.n_iter_ == len(one.history_) == other.n_iter_
+        assert [step for place, step in seen if place == i] == list(range(50, one.n_iter_ + 1, 50))
+        np.testing.assert_allclose(one.history_["bound"].iloc[-1], other.history_["bound"].iloc[-1], rtol=1e-3)
+
+
 @pytest.mark.slow
 def test_a_mixed_call_gives_what_separate_fits_give(on_an_accelerator, monkeypatch):
     models, data = mixed()
@@ -532,7 +553,8 @@ def test_a_mixed_call_gives_what_separate_fits_give(on_an_accelerator, monkeypat
     assert groups == [(0, 1), (2,), (3,), (4,), (5,)]  # the first two differ by their seed alone
     for one, model, (inputs, y) in zip(fitted, models, data, strict=True):
         alone = clone(model).fit(inputs, y)
-        assert one.training_ == alone.training_ and one.n_iter_ == alone.n_iter_
+        assert one.training_ == alone.training_
+        assert one.n_iter_ == len(one.history_) == alone.n_iter_ == len(alone.history_)
         found = [(m.predict_proba if hasattr(m, "classes_") else m.predict)(inputs) for m in (one, alone)]
         np.testing.assert_allclose(*found, rtol=1e-3, atol=1e-4)
 

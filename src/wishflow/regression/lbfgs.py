@@ -17,7 +17,7 @@ import optax
 import scipy.optimize
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh
-from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
+from jaxtyping import Array, Float, Int, PyTree, Scalar
 
 from ..errors import TrainingError
 from ..inducing import WhitenedPosterior
@@ -258,15 +258,16 @@ class CollapsedPhase(AbstractPhase):
         is_many = self.n_models > 1
         state = eqx.filter_vmap(start_collapsed)(models) if is_many else start_collapsed(models)
         run = collapsed_chunk_many if is_many else collapsed_chunk
-        best, records = None, dict[str, np.ndarray]()
+        best = None
         status = np.full(self.n_models, REACHED, object)
         n_rows = np.asarray(self.data.n_data).reshape(-1)
         for done in range(0, self.n_iter, CHUNK):
-            n, is_open, before = min(CHUNK, self.n_iter - done), status == REACHED, records
-            moved, found = run(state, self.data, on_device(n), on_device(float(self.has_prior)))
-            # A model that has converged stays as it is beside others: it ends as it would alone.
-            state, records = choose(is_open, moved, state), _held(is_open, jax.device_get(found), before)
-            stop = agreed(journal.add(self.name, done + n, self.n_iter, records, n, self.is_bound), self.mesh)
+            n, is_open = min(CHUNK, self.n_iter - done), status == REACHED
+            moved, records = run(state, self.data, on_device(n), on_device(float(self.has_prior)))
+            # A model that has converged stays as it is beside others: it ends as it would alone, with as many records.
+            state, records = choose(is_open, moved, state), jax.device_get(records)
+            stop = journal.add(self.name, done + n, self.n_iter, records, n, self.is_bound, is_open)
+            stop = agreed(stop, self.mesh)
             value = np.asarray(state.value).reshape(-1)
             if np.any(value <= -TOO_FAR * n_rows):
                 raise not_finite()
@@ -291,15 +292,6 @@ class CollapsedPhase(AbstractPhase):
         model, is_converged = minimise_on_host(model, self.data, self.n_iter, on_chunk, self.has_prior)
         status = CONVERGED if is_converged else STOPPED if ended[0] else REACHED
         return Outcome(best_on_host(with_fresh_jitter(model, 1), self.data), (status,))
-
-
-def _held(
-    is_open: Bool[np.ndarray, " K"], records: dict[str, np.ndarray], before: dict[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    """The records of a chunk; of models that had ended before it, their last ones."""
-    if is_open.all():
-        return records
-    return {name: np.where(is_open[:, None], values, before[name][:, CHUNK - 1 :]) for name, values in records.items()}
 
 
 def not_finite() -> TrainingError:

@@ -47,17 +47,27 @@ class Journal:
         self.calls.on_start(phase, n_steps)
 
     def add(
-        self, phase: str, step: int, n_steps: int, records: dict[str, np.ndarray], n: int, is_bound: bool = False
+        self,
+        phase: str,
+        step: int,
+        n_steps: int,
+        records: dict[str, np.ndarray],
+        n: int,
+        is_bound: bool = False,
+        is_open: Bool[np.ndarray, " K"] | None = None,
     ) -> Bool[np.ndarray, " K"]:
         """Keep the records of n steps and tell the callbacks; which models a callback asked to stop.
 
-        An objective that is a lower bound of the log evidence is recorded as "bound" too.
+        An objective that is a lower bound of the log evidence is recorded as "bound" too. Models that are not open had
+        ended before these steps: they have no record of them (None: all are open).
         """
         if is_bound:
             records = {**records, "bound": records["objective"]}
         stop = np.zeros(len(self.indices), bool)
         seconds = time.perf_counter() - self.started
         for i, index in enumerate(self.indices):
+            if is_open is not None and not is_open[i]:
+                continue
             mine = {k: (v[i] if len(self.indices) > 1 else v)[:n] for k, v in records.items()}
             times = {"step": np.arange(step - n, step), **mine, "seconds": np.full(n, seconds)}
             self.records[i].append({"phase": phase, **times})
