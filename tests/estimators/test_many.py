@@ -1,6 +1,7 @@
 """`fit_many` with jobs: results do not depend on the backend, a second call resumes, failures are told."""
 
 import concurrent.futures
+import dataclasses
 import json
 import os
 import signal
@@ -521,6 +522,30 @@ def mixed():
     models += [wf.FlowRegressor(**flow, calibrate=None), wf.FlowClassifier(**flow)]
     data += [(X, y), (X[:60], labels[:60])]
     return models, data
+
+
+def problems_of(model, *sizes):
+    """What is trained for data of several sizes."""
+    X = np.random.default_rng(0).normal(size=(max(sizes), 2))
+    return [clone(model)._prepare(X[:n], X[:n, 0]) for n in sizes]
+
+
+@pytest.mark.parametrize("sizes", [(387, 388), (1990, 2010)])
+def test_folds_of_a_sparse_gp_are_alike(sizes):
+    """Most of what a preset chooses by the number of rows is for a flow."""
+    assert training.alike(problems_of(wf.SparseGPRegressor(n_inducing=5), *sizes)) == [(0, 1)]
+
+
+def test_what_training_reads_keeps_fits_apart():
+    """Stochastic steps read what L-BFGS does not; the prior ends at 250 rows; flows read everything."""
+    sparse_gp = wf.SparseGPRegressor(n_inducing=5)
+    assert training.alike(problems_of(sparse_gp, 249, 250)) == [(0,), (1,)]
+    few, more = problems_of(sparse_gp, 387, 388)
+    for change in ({"noise_variance": 0.2}, {"warm_iter": 30}, {"output_lengthscale": 1.0}, {"collapsed": False}):
+        other = dataclasses.replace(more, training=dataclasses.replace(more.training, **change))
+        assert training.alike([few, other]) == [(0,), (1,)]
+    for model in (wf.SparseGPRegressor(n_inducing=5, likelihood="student_t"), wf.FlowRegressor(n_inducing=5)):
+        assert training.alike(problems_of(model, 387, 388)) == [(0,), (1,)]
 
 
 def test_sparse_gps_that_converge_early_have_the_history_they_have_alone(on_an_accelerator):

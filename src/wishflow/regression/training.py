@@ -47,6 +47,18 @@ from .streams import RowStream, StreamSteps
 MOST_ITERATIONS = 100
 # Variance of the field of a flow that is at rest.
 AT_REST = 1e-12
+# What a preset chooses by the number of rows, but L-BFGS of a sparse GP does not read, at one value.
+UNREAD_BY_LBFGS: dict[str, Any] = {
+    "max_iter": 1,
+    "batch_size": 1,
+    "batch_counts_paths": False,
+    "learning_rate": 1.0,
+    "n_train_samples": 1,
+    "path_average": "log",
+    "kl_warmup": 0,
+    "field_lengthscale": 1.0,
+    "dof": None,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,6 +199,8 @@ def _kind(problem: Problem) -> tuple:
     Log rates of counts are numbers in the arrays of a model, so they may differ, as the seed and the data may.
     """
     spec, training = problem.spec, problem.training
+    if isinstance(spec, SparseGPSpec) and _is_collapsed(problem):
+        training = dataclasses.replace(training, **UNREAD_BY_LBFGS)
     if isinstance(spec.likelihood, Poisson):
         spec = dataclasses.replace(spec, likelihood=Poisson())
     n_held = int(_held_back(problem).sum()) if _is_validated(problem) else 0
@@ -202,6 +216,12 @@ def _limits(n_rows: int, training: TrainingSpec) -> tuple[bool, ...]:
     """Decisions that the number of rows makes: L-BFGS or stochastic steps, and whether a batch holds all rows."""
     batches = (training.batch_rows(n) for n in (1, training.n_train_samples))
     return n_rows <= training.collapsed_limit, *(n_rows <= size for size in batches)
+
+
+def _is_collapsed(problem: Problem) -> bool:
+    """Whether the output is trained by L-BFGS: q can be maximised out, and the rows are in memory and few enough."""
+    training, is_small = problem.training, problem.n_rows <= problem.training.collapsed_limit
+    return training.collapsed and is_small and problem.stream is None and isinstance(problem.spec.likelihood, Gaussian)
 
 
 def _is_validated(problem: Problem) -> bool:
@@ -296,9 +316,7 @@ def _output_phase(group: Group, name: str) -> AbstractPhase:
     # Where there is no flow this phase is the whole fit.
     is_fit = isinstance(group.spec, SparseGPSpec)
     has_bound = is_fit and is_bound(group.spec, training)
-    is_small = max(p.n_rows for p in group.problems) <= training.collapsed_limit
-    is_small &= group.problems[0].stream is None
-    if training.collapsed and is_small and isinstance(group.spec.likelihood, Gaussian):
+    if all(map(_is_collapsed, group.problems)):
         mesh = group.problems[0].mesh
         data = over_devices(group.items.data, mesh)
         # A warm start leads to the same flow with and without the prior.
