@@ -382,6 +382,15 @@ def test_copies_of_rows_do_not_make_intervals_narrow(n_members, monkeypatch):
     assert covered(leaky) < 0.5 and covered(model) > 0.75
 
 
+@pytest.mark.parametrize(("n_groups", "is_enough"), [(3, False), (29, False), (30, True)])
+def test_groups_not_rows_are_counted_before_a_law_is_recalibrated(n_groups, is_enough):
+    """Errors of a group are equal, and four times as large as the law says: three subjects say little of a scale."""
+    errors = 4.0 * np.repeat(np.random.default_rng(0).normal(size=(n_groups, 1)), 20, axis=0)
+    shape, groups = (1, *errors.shape), np.repeat(np.arange(n_groups), 20)
+    rows = HonestRows(np.zeros(errors.shape), errors, np.zeros(shape), np.ones(shape), np.ones(1), groups=groups)
+    assert (calibrate(rows, no_gp, 0) is not None) == is_enough
+
+
 def test_leaving_a_group_out_is_conditioning_on_the_other_groups():
     from wishflow.regression.batches import padded_batch
     from wishflow.regression.collapsed import optimal_posterior

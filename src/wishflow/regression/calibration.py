@@ -23,7 +23,7 @@ from ..numerics.devices import AnyArray
 from .leave_one_out import leave_one_out
 from .sparse_gp import SparseGPModel
 
-# Fewer rows say too little of a scale, or of a scale that depends on the inputs.
+# Fewer rows (groups, where rows have them) say too little of a scale, or of a scale that depends on the inputs.
 LEAST_ROWS = 30
 LEAST_ROWS_BY_INPUT = 60
 # With fewer groups than this share of the rows, a scale does not depend on the inputs.
@@ -198,8 +198,8 @@ def recalibrated(rows: HonestRows, fit_gp: FitGP, seed: int) -> Recalibrated:
     """The recalibration that the rows ask for; `fit_gp` fits a sparse GP to scaled inputs and targets."""
     if len(rows.y) > MOST_ROWS:
         rows = rows.subset(np.random.default_rng(seed).permutation(len(rows.y))[:MOST_ROWS])
-    n, none = len(rows.y), Recalibrated(None, rows, np.ones_like(rows.y))
-    if n < LEAST_ROWS:
+    none = Recalibrated(None, rows, np.ones_like(rows.y))
+    if len(rows.first_of_groups()[0]) < LEAST_ROWS:
         return none
     errors, sds = rows.errors()
     before = none.log_densities_of(errors)

@@ -738,7 +738,7 @@ class SparseGPRegressor(ModelRegressor):
         With "auto" and Gaussian noise the predictive law is recalibrated where a test says that it is needed: its width
         may then depend on the inputs, and its tails may be heavier than those of a normal. Each row is predicted from
         the others for that; kernel and noise are not refitted. None turns it off. `preset="paper"` and more than 50,000
-        rows have none.
+        rows have none. See Notes.
     checkpoint_dir : str, path or Checkpointing, optional
         Folder for checkpoints of training, so that the same fit goes on where it was killed. Ctrl-C then ends training
         at the next chunk of steps, with `status_` "interrupted" (docs/reliability.md). `wf.Checkpointing` also says how
@@ -803,6 +803,10 @@ class SparseGPRegressor(ModelRegressor):
     The model is y = g(x) + noise, or y ~ p(y | g(x)), with one Gaussian process g for each target. It is approximated
     through its values at M inducing points. Inputs and targets are standardised first (targets with Student-t noise by
     robust scales; counts are not scaled).
+
+    Recalibration counts groups where `fit` was given `groups` or rows have copies. With fewer than 30 groups nothing is
+    recalibrated. The width depends on the inputs only if there are at least 60 groups, and at least half as many groups
+    as rows. Of the groups with several rows, a single model uses at most 1000, chosen at random.
 
     Examples
     --------
@@ -951,7 +955,7 @@ class FlowRegressor(Validated, ModelRegressor):
     calibrate : {"auto", None}, default="auto"
         With "auto" and Gaussian noise the predictive law is recalibrated where a test says that it is needed. A single
         flow is recalibrated by the rows held back from it, if these are at least 30 (60 for a width that depends on the
-        inputs). None turns it off. `preset="paper"` has none.
+        inputs) or, with groups, of as many groups. None turns it off. `preset="paper"` has none.
     drift_posterior : {"point", "gaussian"}, default="point"
         "point" is a fitted drift with the penalty ½‖m_f‖², as in the paper. With "gaussian" its weights have a
         posterior and its full KL divergence, and each path draws a function, so that what is not known of the drift
