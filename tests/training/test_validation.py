@@ -123,6 +123,23 @@ def test_ahead_is_counted_in_standard_errors_of_the_mean_of_paired_differences()
     assert not is_ahead(np.ones(1), np.zeros(1), 0.0)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([30_000, *[100] * 700], 500),  # the large group would be more than 500 rows
+        ([*[400] * 10], 400),  # two groups would be
+        ([60, 40], 40),  # each is more than a third: the smaller one
+        ([1, *[600] * 9], 601),  # one row decides nothing
+        ([97, 2, 1], 3),  # more would leave nothing to train on
+        ([99, 1], 1),
+    ],
+)
+def test_groups_that_keep_the_limits_are_held_back(sizes, expected):
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    for seed in range(5):
+        assert held_back(len(groups), 0.2, seed, groups).sum() == expected
+
+
 def test_held_back_rows_take_no_part_in_the_training_of_a_flow(monkeypatch):
     """Other targets in the rows held back: the same flow until the choice."""
     found = []

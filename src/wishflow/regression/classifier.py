@@ -89,8 +89,8 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
     n_members : int, default=1
         K > 1 fits K members, each without one fold of the rows. Probabilities are then also means over the members.
     validation_fraction : float, optional
-        Part of the rows that is held back from training, as in `FlowRegressor`. The preset `fast` holds back a
-        tenth from 600 rows on, `paper` none.
+        Part of the rows that is held back from training, as in `FlowRegressor` (rows of a group together). The preset
+        `fast` holds back a tenth from 600 rows on, `paper` none.
     drift_posterior : {"point", "gaussian"}, default="point"
         Whether the weights of the drift are fitted or have a posterior, as in `FlowRegressor`.
     checkpoint_dir : str, path or Checkpointing, optional

@@ -941,7 +941,8 @@ class FlowRegressor(Validated, ModelRegressor):
     validation_fraction : float, optional
         Part of the rows that is held back from training (`fast`: 0.1; `paper`: 0), from 0 to below 1: at least 10 and
         at most 500 rows, never more than a third. See Notes. With 0 the flow is trained on all rows and kept as it
-        ends.
+        ends. Groups are held back as a whole. Where no group keeps these limits, the smallest one is held back, which
+        may be up to half of the rows.
     n_predict_samples : int, default=100
         Sample paths for each row in predictions.
     random_state : int, RandomState or None, default=None

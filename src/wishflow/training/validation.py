@@ -31,10 +31,11 @@ def held_back(
 
     Never more than a third of the rows, and never none: what fewer rows than that decide, they decide by chance. Rows
     with equal numbers in `groups` are held back together: groups are taken in random order until there are enough rows,
-    without those that would be too many; at least the smallest group.
+    without those that would exceed a limit. Where that leaves fewer than five rows, the smallest of the other groups is
+    held back too, beyond the limits, but no more than half of the rows.
     """
-    wanted = max(LEAST_ROWS, round(fraction * n_rows))
-    n = max(1, min(wanted, n_rows // 3, MOST_ROWS))
+    wanted, most = max(LEAST_ROWS, round(fraction * n_rows)), min(n_rows // 3, MOST_ROWS)
+    n = max(1, min(wanted, most))
     rng = np.random.default_rng(np.random.SeedSequence([seed, n_rows]))
     if groups is None:
         return np.isin(np.arange(n_rows), rng.permutation(n_rows)[:n])
@@ -42,10 +43,14 @@ def held_back(
     chosen: list[int] = []
     n_chosen = 0
     for group in rng.permutation(len(counts)):
-        if n_chosen < n and n_chosen + counts[group] <= n_rows // 3:
+        if n_chosen < n and n_chosen + counts[group] <= most:
             chosen.append(group)
             n_chosen += counts[group]
-    return np.isin(numbers, chosen or [counts.argmin()])
+    if 2 * n_chosen < min(LEAST_ROWS, n):
+        others = np.setdiff1d(np.arange(len(counts)), chosen)
+        smallest = others[counts[others].argmin()]
+        chosen += [smallest] if 2 * (n_chosen + counts[smallest]) <= n_rows else []
+    return np.isin(numbers, chosen)
 
 
 class AbstractHeldBack(abc.ABC):
