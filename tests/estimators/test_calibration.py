@@ -423,6 +423,9 @@ def test_folds_and_held_back_rows_hold_whole_groups():
     np.testing.assert_array_equal(held_back(150, 0.1, 0, large), large == 1)
     with pytest.raises(DataError, match="n_members=3 given for 2 groups of rows"):
         folds_of(150, 3, 0, large)
+    assert np.bincount(folds_of(100, 2, 0, np.repeat([0, 1], [98, 2]))).tolist() == [98, 2]
+    with pytest.raises(DataError, match=r"one group holds 99 of 100 rows, which leaves 1 .* add rows of other"):
+        folds_of(100, 2, 0, np.repeat([0, 1], [99, 1]))
 
 
 def test_rows_with_equal_inputs_are_a_group_unless_they_are_few():

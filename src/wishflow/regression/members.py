@@ -34,6 +34,8 @@ from .training import Problem, gp_for, is_calibrated, train
 FLOW, ODE, GP = "flow", "flow without noise", "sparse GP"
 N_NEIGHBOURS = 5
 MOST_NEW_ROWS = 500
+# Of a member: as many as a fit needs.
+LEAST_TRAINING_ROWS = 2
 HERE = Workers()
 
 
@@ -72,6 +74,12 @@ def folds_of(
     for group in order[np.argsort(-counts[order], kind="stable")]:  # the largest first, each into the smallest fold
         fold_of_group[group] = fold = sizes.argmin()
         sizes[fold] += counts[group]
+    if n_rows - sizes.max() < LEAST_TRAINING_ROWS:
+        raise DataError(
+            f"one group holds {counts.max()} of {n_rows} rows, which leaves {n_rows - sizes.max()} for the member that "
+            f"is fitted without it; expected at least {LEAST_TRAINING_ROWS} rows: add rows of other groups, or pass "
+            "n_members=1."
+        )
     return fold_of_group[numbers]
 
 
