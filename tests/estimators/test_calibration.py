@@ -3,6 +3,7 @@
 import dataclasses
 import pickle
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 import wishflow as wf
 from wishflow.errors import DataError, OptionError
 from wishflow.numerics.devices import computing
+from wishflow.numerics.parameters import Positive
 from wishflow.regression.calibration import SCALES, HonestRows, calibrate
 from wishflow.regression.data import groups_of
 from wishflow.regression.leave_one_out import leave_one_out
@@ -410,6 +412,18 @@ def test_leaving_a_group_out_is_conditioning_on_the_other_groups():
             mean, variance = gp.marginals(jax.numpy.asarray(Xs[n : n + 1]))
             np.testing.assert_allclose(means[n], mean[0], rtol=1e-8)
             np.testing.assert_allclose(variances[n], variance[0] + trained.likelihood.variance, rtol=1e-8)
+
+
+def test_a_group_whose_removal_leaves_rounding_has_no_prediction():
+    """Without noise, and without the rows of a large group, most directions are known by rounding alone."""
+    with computing():
+        X, y = funnel(30)
+        model = wf.SparseGPRegressor(n_inducing=8, max_iter=5, random_state=0, calibrate=None).fit(X, y).model_
+        model = eqx.tree_at(lambda m: m.likelihood.noise, model, Positive.of(np.full(1, 1e-25), 1e-30))
+        groups = np.where(np.arange(30) < 28, 0, 1)
+        means, _, is_known = leave_one_out(model, X, y[:, None], groups)
+    np.testing.assert_array_equal(is_known, groups == 1)
+    assert np.isfinite(means[is_known]).all()
 
 
 def test_folds_and_held_back_rows_hold_whole_groups():

@@ -86,7 +86,8 @@ def _without_groups(
     """Put the predictions of the rows of groups with several rows in the place of those that have seen such rows.
 
     The rows of a group are taken from aᵀa and aᵀy. There is no leverage to divide by, which is near 1 for rows that
-    decide their prediction together.
+    decide their prediction together. Where rounding leaves a matrix that cannot be factorised, with hardly any noise,
+    the rows of the group stay without a prediction.
     """
     means, variances, is_known = found
     assert isinstance(model.likelihood, GaussianLikelihood)
@@ -102,8 +103,11 @@ def _without_groups(
         rows = several[i]
         own = a[rows]
         others, targets = aa - own.T @ own, ay - own.T @ y[rows]
-        for p, noise in enumerate(noises):
-            L = np.linalg.cholesky(identity + others / noise)
+        try:
+            factors = [np.linalg.cholesky(identity + others / noise) for noise in noises]
+        except np.linalg.LinAlgError:
+            continue
+        for p, (L, noise) in enumerate(zip(factors, noises, strict=True)):
             projected = scipy.linalg.solve_triangular(L, own.T, lower=True)
             means[rows, p] = projected.T @ scipy.linalg.solve_triangular(L, targets[:, p], lower=True) / noise
             variances[rows, p] = np.sum(projected**2, axis=0) + unexplained[rows] + noise
