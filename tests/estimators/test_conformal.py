@@ -121,3 +121,5 @@ def test_one_row_of_each_group_counts(gp):
     assert copies.n_rows == 9 and copies.radius == pytest.approx(alone.radius)
     with pytest.raises(DataError, match="3 calibration rows given"):
         gp.conformal_region(X, y, groups=np.arange(9) % 3)
+    with pytest.raises(DataError, match=r"one label for all rows \(0\).*pass calibration rows of more groups\.$"):
+        gp.conformal_region(X, y, groups=np.zeros(9, int))

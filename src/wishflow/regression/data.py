@@ -182,8 +182,12 @@ def groups_of(X: Float[np.ndarray, "N D"], given: Any = None) -> Int[np.ndarray,
     return None if len(np.unique(numbers)) == len(X) else numbers
 
 
-def checked_groups(given: Any, n_rows: int) -> Int[np.ndarray, " N"]:
-    """The numbers of groups that a user has named."""
+def checked_groups(
+    given: Any,
+    n_rows: int,
+    remedy: str = "so that one group can be held back: pass no groups if all rows belong together",
+) -> Int[np.ndarray, " N"]:
+    """The numbers of groups that a user has named; `remedy` says why one group is too few, and what to do."""
     labels = np.asarray(given)
     if labels.shape != (n_rows,):
         raise DataError(f"groups has shape {labels.shape} for {n_rows} rows; expected one label for each row.")
@@ -194,10 +198,7 @@ def checked_groups(given: Any, n_rows: int) -> Int[np.ndarray, " N"]:
             "group a label of their own."
         )
     if len(names) < 2:
-        raise DataError(
-            f"groups has one label for all rows ({names[0]}); expected at least two labels, so that one group can be "
-            "held back: pass no groups if all rows belong together."
-        )
+        raise DataError(f"groups has one label for all rows ({names[0]}); expected at least two labels, {remedy}.")
     return numbers
 
 

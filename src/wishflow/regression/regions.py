@@ -25,6 +25,9 @@ from .data import checked_groups, checked_targets
 # Ranks leave rounding aside: 100 · 0.55 is a little more than 55, and 5/6 as a double a little more than 5/6.
 ROUNDING = 1e-12
 
+# Why one group is too few: without groups the region would seem to hold its coverage, but its rows are not independent.
+MORE_GROUPS = "because one row of each group counts: pass calibration rows of more groups"
+
 Moments = Callable[[Any], tuple[np.ndarray, np.ndarray]]
 
 
@@ -169,7 +172,7 @@ class JointRegion:
         mean, covariance = moments(X)
         found = distances(checked_targets(y, *mean.shape), mean, covariance)
         if groups is not None:
-            found = found[_one_of_each(checked_groups(groups, len(found)))]
+            found = found[_one_of_each(checked_groups(groups, len(found), MORE_GROUPS))]
         return cls(level, conformal_radius(found, level), len(found), moments)
 
     def ellipsoids(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
