@@ -28,8 +28,9 @@ def hyperprior_penalty(model: SparseGPModel) -> Scalar:
 
     ½ Σ_d ((log ℓ_d − ½ log D − 1) / 0.5)² + 3 Σ_p (σ²_p − 1 − log σ²_p).
 
-    ℓ are the lengthscales of the stationary parts of the kernel, D the number of inputs of each part. Other kernels and
-    other likelihoods have none of it. It does not grow with N.
+    ℓ are the lengthscales of the stationary parts of the kernel (RBF and Matérn), D the number of inputs of each part.
+    Other parts, such as "periodic" and "linear", have no penalty, and only Gaussian noise has one. It does not grow
+    with N.
     """
     parts = jax.tree.leaves(model.output.basis.kernel, is_leaf=_is_stationary)
     total = sum((_of_lengthscales(part) for part in parts if _is_stationary(part)), start=jnp.zeros(()))

@@ -751,8 +751,8 @@ class SparseGPRegressor(ModelRegressor):
         Options of the backend.
     hyperprior : {"auto", None}, default="auto"
         With "auto", Gaussian noise and fewer than 250 rows the lengthscales and the noise have a weak prior, which
-        favours near-linear functions and more noise. None turns it off: the bound alone is maximised. `preset="paper"`
-        has none.
+        favours near-linear functions and more noise. Only the lengthscales of stationary kernels (RBF and Matérn) have
+        it, not those of "periodic". None turns it off: the bound alone is maximised. `preset="paper"` has none.
 
     Attributes
     ----------

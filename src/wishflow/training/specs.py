@@ -93,8 +93,8 @@ class TrainingSpec(Spec):
         Whether the predictive law is recalibrated by rows that its models have not seen (`regression.calibration`). For
         regression.
     hyperprior : bool, default=False
-        Whether a sparse GP with Gaussian noise has a weak prior on its lengthscales and noise where the collapsed bound
-        is maximised (`regression.hyperprior`). For regression.
+        Whether a sparse GP with Gaussian noise has a weak prior on its noise, and on the lengthscales of its stationary
+        kernels, where the collapsed bound is maximised (`regression.hyperprior`). For regression.
 
     Raises
     ------
