@@ -9,8 +9,8 @@ import numpy as np
 from ..errors import DataError
 
 FENCE = 10.0
-# A column is constant if its deviation is no more than this part of its largest entry: what rounding makes of a
-# constant, while numbers of six digits beside an offset of a million of them are still told apart.
+# A column is constant if its deviation is no more than this part of its largest entry. Rounding makes deviations of
+# about 1e-16 of a constant. Numbers that differ in their twelfth digit are not constant.
 ROUNDING = 1e-13
 # In spreads of the quartiles: squares must not overflow.
 FARTHEST_OUTLIER = 1e100

@@ -99,7 +99,8 @@ class HonestRows:
 
     `between` is the variance of the members of a mixture about their mean at new rows, for each output. Each row is
     predicted by one member; the mixture of all is wider by `between`, and the error of its mean is smaller by it. Rows
-    with equal numbers in `groups` say the same (None: each row is a group of its own): tests count groups, not rows.
+    with equal numbers in `groups` are not independent (None: each row is a group of its own): tests count groups, not
+    rows.
     """
 
     X: Float[np.ndarray, "N D"]
@@ -287,8 +288,8 @@ def _by_input(
 
     Each group is one row of that GP, its first one, and has one h: errors of a group are alike, and a GP of all of them
     would take what they have in common for a scale that depends on the inputs. Where most rows are copies there is no
-    such GP: a model that follows its copies is too sure between close rows. That holds for both of a pair, so each
-    would predict the error of the other, but not that of a new row.
+    such GP. A model that follows copies is too sure of what lies between two close rows. Each of the two is predicted
+    from the other, so both errors are large, and the GP would find a large scale there that new rows do not have.
     """
     first, numbers = rows.first_of_groups()
     if len(first) < max(LEAST_ROWS_BY_INPUT, LEAST_SHARE * len(numbers)):
