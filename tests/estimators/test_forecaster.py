@@ -537,6 +537,32 @@ def test_backtest_takes_arrays(y):
         wf.backtest(wf.WishartForecaster(**SMALL), y, u[:150], **few)
 
 
+def test_backtest_of_a_fitted_forecaster_finds_columns_as_its_update_does(y):
+    """Those of arrays by their places, those of frames by their names."""
+    u = pd.DataFrame(np.random.default_rng(0).normal(size=(N, 2)), columns=["wind", "sun"])
+    y = y.reset_index(drop=True)
+    fitted = wf.WishartForecaster(**SMALL).fit(y.iloc[:180], u)
+    few = {"fh": 3, "initial": 190, "n_draws": 10}
+    expected = wf.backtest(fitted, y, u, **few)
+    for rows, known in ((y, u.to_numpy()), (y.to_numpy(), u), (y.to_numpy(), u.to_numpy()), (y[y.columns[::-1]], u)):
+        for refit in (None, 2):
+            found = wf.backtest(fitted, rows, known, refit=refit, **few)
+            assert list(found["variable"].values) == list(y.columns)
+            np.testing.assert_array_equal(found["crps"][0], expected["crps"][0])
+    hourly = wf.WishartForecaster(**SMALL).fit(y.iloc[:180].set_axis(HOURS[:180]))
+    with pytest.raises(DataError, match="y has stamps that are numbers, the data of fit has times"):
+        wf.backtest(hourly, y.to_numpy(), **few)
+
+
+def test_a_backtest_whose_later_fits_have_other_steps_is_refused():
+    """Without a Wednesday in its first weeks a series has steps of days, and later those of business days."""
+    index = pd.bdate_range("2024-01-01", periods=60)
+    index = index[(index.dayofweek != 2) | (np.arange(60) >= 40)]
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(len(index), 2)).cumsum(axis=0), index)
+    with pytest.raises(OptionError, match=r"the rows before .* have steps of 'B', those of the first fit have 'D'"):
+        wf.backtest(wf.WishartForecaster(**SMALL), rows, fh=2, initial=30, refit=3, n_draws=5)
+
+
 def test_backtest_scores_rows_at_their_own_stamps(fitted, y):
     """A row that is not there has no score, and those after it keep their horizon."""
     whole = wf.backtest(fitted, y, fh=6, initial=150, step=10, n_draws=50)["crps"]

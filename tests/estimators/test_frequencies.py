@@ -165,6 +165,44 @@ def test_stamps_a_second_late_are_on_their_grid(freq, hour, zone):
     assert nearly(axis, [late(index, 1)]) is None
 
 
+@pytest.mark.parametrize("lags", [1, 2])
+@pytest.mark.parametrize("freq", ["h", "B"])
+def test_stamps_a_second_late_are_the_steps_of_others(freq, lags):
+    """Rows, covariates and forecasts meet at their steps, and each step is as long as without the second."""
+    whole = pd.date_range("2024-03-01", periods=44, freq=freq)
+    y, X = walk(whole), pd.DataFrame({"x": np.arange(44.0) ** 0.5}, whole)
+    index = late(whole, 1)
+    index = index[:39].append(whole[39:40] + pd.Timedelta("1s")).append(index[40:])
+    model, exact = (
+        wf.WishartForecaster(lags=lags, validation_fraction=0, **SMALL).fit(rows.iloc[:40], X)
+        for rows in (y.set_axis(index), y)
+    )
+    assert model.freq_ == exact.freq_ == freq and model.end_ == index[39]
+    close = {"rtol": 1e-6, "atol": 1e-6}
+    # The noise of a forecast depends on the stamp of its end.
+    for fh in (3, [1], whole[40:43]):
+        assert np.isfinite(model.forecast(fh, X, n_draws=20).log_prob(y)).all()
+    assert model.forecast(whole[40:43], X, n_draws=5).index.equals(whole[40:43])
+    np.testing.assert_allclose(model.log_prob(y[40:].set_axis(index[40:]), X), exact.log_prob(y[40:], X), **close)
+    # A row three seconds late, one that is known by another stamp, and rows after them.
+    later = y.iloc[39:43].set_axis(whole[39:43] + pd.to_timedelta([0, 3, 0, 1], unit="s"))
+    model.update(later, X), exact.update(y.iloc[39:43], X)
+    (tail,) = model.tails_.values()
+    assert len(tail) == 43 and model.end_ == later.index[-1]
+    assert np.isfinite(model.forecast(1, X, n_draws=20).log_prob(y)).all()
+    np.testing.assert_allclose(model.log_prob(y[43:].set_axis(index[43:]), X), exact.log_prob(y[43:], X), **close)
+
+
+def test_numbers_that_differ_by_rounding_are_one_row():
+    """Rows of an array are at end + k·0.1, which is not 0.1·(n + k) to the last digit."""
+    y = walk(pd.Index(0.1 * np.arange(44)))
+    model = wf.WishartForecaster(validation_fraction=0, **SMALL).fit(y.iloc[:40])
+    model.update(y.to_numpy()[40:]).update(y.iloc[40:] + 1.0)
+    (tail,) = model.tails_.values()
+    assert len(tail) == 44
+    np.testing.assert_allclose(model.units_.inverse(tail.values[40:]), y.iloc[40:] + 1.0)
+
+
 @pytest.mark.parametrize(
     ("index", "freq", "remedy"),
     [

@@ -253,3 +253,6 @@ def test_what_a_backtest_cannot_roll_is_named(single, many):
         wf.backtest(single, panel(), X, fh=3, initial=50)
     with pytest.raises(OptionError, match=r"seen data of 's1' up to .* 01:00:00, the first origin is 2021-03-02"):
         wf.backtest(many, panel(), fh=3, initial=40)
+    late = {"u": walk(1).where(np.tile(np.arange(N)[:, None] >= 30, 2)), "v": walk(2).iloc[30:]}
+    with pytest.raises(OptionError, match=r"no series has a value before .*; choose a later initial"):
+        wf.backtest(wf.WishartForecaster(**SMALL), late, fh=3, initial=20)

@@ -23,9 +23,9 @@ from ..callbacks import CallbackList, ChunkEvent, ProgressBar
 from ..errors import OptionError
 from ..specs import checks
 from ..training.backends import Workers
-from .data.frames import ONLY, Panel, read
+from .data.frames import ONLY, Panel, read, with_columns
 from .data.horizons import steps_of
-from .data.times import TimeAxis
+from .data.times import TimeAxis, check_same_kind
 from .data.unstamped import beside
 from .forecast import Forecast
 from .noise_frames import read_covariates
@@ -124,9 +124,9 @@ def backtest(
     {'origin': 3, 'horizon': 2, 'variable': 2}
     >>> by_horizon = scores["crps"].mean(("origin", "variable"))
     """
-    panel, workers = read(y, "y"), Workers.of(backend, backend_params)
+    panel, workers = _named(forecaster, read(y, "y")), Workers.of(backend, backend_params)
     frames = {key: pd.DataFrame(t.values, t.index, panel.columns) for key, t in panel.tables.items()}
-    X = _stamped(X, panel)
+    X = _stamped(X, panel, forecaster)
     is_fitted = hasattr(forecaster, "end_")
     if is_fitted and getattr(forecaster, "is_panel_", False) != panel.is_panel:
         known, given = ("a panel", "one series") if forecaster.is_panel_ else ("one series", "a panel")
@@ -157,6 +157,7 @@ def backtest(
             rolling = clone(forecaster)
             rows = _rows_before(frames, start if place == 0 else begin)
             rolling.fit(rows if panel.is_panel else rows[ONLY], X)
+            _check_steps(rolling, axis, begin)
         calls = {}
         for key, plan in plans.items():
             origins = plan.between(frames[key].index, begin, end)
@@ -198,12 +199,21 @@ class _Plan:
         return [row for row in self.origins if index[row] >= begin and (end is None or index[row] < end)]
 
 
-def _stamped(X: Any, panel: Panel) -> Any:
-    """Covariates as frames: row i of an array belongs to row i of y."""
+def _named(forecaster: Any, panel: Panel) -> Panel:
+    """The series in the columns of a fitted forecaster, in their order; arrays get its names."""
+    columns = getattr(forecaster, "columns_", None) if hasattr(forecaster, "end_") else None
+    for tail in getattr(forecaster, "tails_", {}).values():
+        check_same_kind(next(iter(panel.tables.values())).index, tail.index, "y", "the data of fit")
+    return panel if columns is None else with_columns(panel, columns, "y")
+
+
+def _stamped(X: Any, panel: Panel, forecaster: Any) -> Any:
+    """Covariates as frames: row i of an array belongs to row i of y, and its columns are those that fit saw."""
     known = read_covariates(X)
     if known is None or all(table.has_stamps for table in known.tables.values()):
         return X
-    found = beside(known, panel)
+    columns = getattr(getattr(forecaster, "units_", None), "x_columns", None)
+    found = beside(known if columns is None else with_columns(known, columns, "X"), panel)
     frames = {key: pd.DataFrame(table.values, table.index, found.columns) for key, table in found.tables.items()}
     return frames if found.is_panel else frames[ONLY]
 
@@ -214,8 +224,29 @@ def _axis_of(forecaster: Any, frames: dict[Any, pd.DataFrame], start: Any) -> Ti
     if units is not None:
         return units.axis
     inner = getattr(forecaster, "forecaster", None)  # of a WideForecaster
-    freq = getattr(forecaster, "freq", None) if inner is None else getattr(inner, "freq", None)
-    return TimeAxis.of([rows.index for rows in _rows_before(frames, start).values()], freq)
+    if not hasattr(forecaster, "freq") and not hasattr(forecaster, "forecaster"):
+        # Another object may count steps as it likes; all stamps together say best what they are.
+        return TimeAxis.of([frame.index for frame in frames.values()])
+    before = _rows_before(frames, start)
+    if not before:
+        raise OptionError(
+            f"no series has a value before {start}, the first origin, so there are no rows to fit to; choose a later "
+            "initial."
+        )
+    return TimeAxis.of(
+        [rows.index for rows in before.values()], getattr(forecaster if inner is None else inner, "freq", None)
+    )
+
+
+def _check_steps(fitted: Any, axis: TimeAxis, begin: Any) -> None:
+    """Horizons and scores are counted in the steps of the first fit, which those that follow must have too."""
+    units = getattr(fitted, "units_", None)
+    if units is not None and units.axis.step_name != axis.step_name:
+        raise OptionError(
+            f"the rows before {begin} have steps of {units.axis.step_name!r}, those of the first fit have "
+            f"{axis.step_name!r}, so that a horizon would mean two things; pass freq= to the forecaster, or choose a "
+            "later initial."
+        )
 
 
 def _rows_before(frames: dict[Any, pd.DataFrame], stamp: Any) -> dict[Any, pd.DataFrame]:
@@ -280,7 +311,7 @@ class _Rolling:
 
     def update(self, rows: pd.DataFrame) -> None:
         with warnings.catch_warnings():
-            # Whether a new fit is due is no question here: it is fitted once, and scored.
+            # When it is fitted anew is said by `refit`.
             warnings.filterwarnings("ignore", "a new fit is due", UserWarning)
             self.forecaster.update(rows if self.key is ONLY else {self.key: rows}, self.X)
 

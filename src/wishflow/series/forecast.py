@@ -19,6 +19,7 @@ from ..specs import checks
 from .data.frames import column_order
 from .data.interchange import as_inference_data, draws_as_dataset
 from .data.matching import places_of
+from .data.times import TimeAxis
 
 # Of `plot_calibration`.
 LEVELS = (0.5, 0.8, 0.95)
@@ -42,6 +43,9 @@ class Forecast:
         Function from values (T, P) to the log density of each time. Without it `log_prob` has `kind="moments"` only.
     given : ndarray of shape (T, P), optional
         Cells that the draws are conditioned on, NaN elsewhere.
+    axis : TimeAxis, optional
+        The axis of the times, which says how far the stamps of rows in `log_prob` may be from them. Without it time
+        stamps must be equal.
 
     Attributes
     ----------
@@ -91,7 +95,9 @@ class Forecast:
         columns: pd.Index,
         log_density: Callable[[np.ndarray], np.ndarray] | None = None,
         given: np.ndarray | None = None,
+        axis: TimeAxis | None = None,
     ) -> None:
+        self._axis = axis
         self.index, self.columns = index, columns
         self.given: pd.DataFrame | None = None if given is None else self._frame(given)
         self._log_density = log_density
@@ -266,7 +272,7 @@ class Forecast:
 
     def _at_stamps(self, y: pd.DataFrame) -> np.ndarray:
         """The rows of a frame at the stamps of the forecast, NaN where there is none."""
-        at = places_of(y.index, self.index)
+        at = places_of(y.index, self.index) if self._axis is None else self._axis.places_of(y.index, self.index)
         rows = np.flatnonzero(at >= 0)
         if len(rows) != len(np.unique(at[rows])):
             here = pd.Index(at[rows]).duplicated()

@@ -670,7 +670,7 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
     def _scenario(self, key: Any, ahead: Ahead, known: np.ndarray, n_draws: int) -> Forecast:
         units, way = self.units_.of_series(key), Way(ahead.ticks, ahead.h, ahead.u, ahead.place)
         draws = scenario(units, self._runner(key), self.calibration_, way, known, n_draws, ahead.seed)
-        return Forecast(draws, ahead.index, self.columns_, given=known)
+        return Forecast(draws, ahead.index, self.columns_, given=known, axis=units.axis)
 
     def _forecast(self, key: Any, runner: AbstractRunner, ahead: Ahead, paths: Paths) -> Forecast:
         units, (values, before, limits) = self.units_.of_series(key), paths
@@ -689,7 +689,7 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
             # No draw is ever outside, and rows with an entry missing have no density at all.
             return np.where(is_outside.any(axis=1) & ~np.isnan(y).any(axis=1), -np.inf, density)
 
-        return Forecast(units.draws(law.draws), ahead.index, self.columns_, log_density)
+        return Forecast(units.draws(law.draws), ahead.index, self.columns_, log_density, axis=units.axis)
 
     # --- scores and covariances of given data ---
 

@@ -10,7 +10,6 @@ from jaxtyping import Float
 
 from ...errors import DataError
 from .frames import ONLY, Table, read
-from .matching import places_of
 from .times import TimeAxis, check_same_kind, named
 
 
@@ -74,7 +73,7 @@ def _columns(given: pd.Index, columns: pd.Index, name: str) -> np.ndarray:
 def _rows(table: Table, axis: TimeAxis, index: pd.Index, name: str) -> np.ndarray:
     """Where the stamps of a frame are among those of the forecast."""
     check_same_kind(table.index, index, name, "the forecast")
-    at = places_of(table.index, index, axis.unit)
+    at = axis.places_of(table.index, index)
     if (at < 0).any():
         stamp = table.index[int(np.flatnonzero(at < 0)[0])]
         raise DataError(

@@ -1,4 +1,4 @@
-"""Where stamps are among others, which they may differ from by rounding where they are numbers."""
+"""Where stamps are among others, which they may differ from by rounding."""
 
 from __future__ import annotations
 
@@ -12,21 +12,32 @@ from jaxtyping import Int
 ROUNDING = 1e-6
 
 
-def places_of(stamps: pd.Index, known: pd.Index, unit: float | None = None) -> Int[np.ndarray, " N"]:
-    """Where stamps are among those that are known; −1 where they are not. `unit` is the length of a step of stamps that
-    are numbers, by default the median gap.
+def places_of(
+    stamps: pd.Index, known: pd.Index, unit: float | None = None, share: float = ROUNDING
+) -> Int[np.ndarray, " N"]:
+    """Where stamps are among those that are known; −1 where they are not. They may differ by a share of a step.
+
+    `unit` is the length of a step, in nanoseconds for time stamps. By default it is the median gap of numbers, and time
+    stamps must be equal.
     """
+    are_times = isinstance(stamps, pd.DatetimeIndex) and isinstance(known, pd.DatetimeIndex)
+    if are_times and unit is not None and (stamps.tz is None) == (known.tz is None):
+        return _nearest(_nanoseconds(stamps), _nanoseconds(known), int(share * unit))
     if stamps.dtype.kind not in "iuf" or known.dtype.kind not in "iuf":
         return known.get_indexer(stamps)
     if unit is None:
         gaps = np.abs(np.diff(np.asarray(known if len(known) > 1 else stamps, float)))
         unit = float(np.median(gaps)) if len(gaps) else 0.0
-    return _nearest(np.asarray(stamps, float), np.asarray(known, float), unit)
-
-
-def _nearest(stamps: Any, known: Any, unit: float) -> Int[np.ndarray, " N"]:
-    order = np.argsort(known, kind="stable")
+    stamps_, known_ = np.asarray(stamps, float), np.asarray(known, float)
     # Large numbers with small steps have no more digits than a few units in the last place.
-    tolerance = max(ROUNDING * unit, 4.0 * np.spacing(np.abs(known).max(initial=0.0)))
+    return _nearest(stamps_, known_, max(share * unit, 4.0 * np.spacing(np.abs(known_).max(initial=0.0))))
+
+
+def _nanoseconds(index: Any) -> np.ndarray:
+    return index.as_unit("ns").asi8
+
+
+def _nearest(stamps: np.ndarray, known: np.ndarray, tolerance: Any) -> Int[np.ndarray, " N"]:
+    order = np.argsort(known, kind="stable")
     at = pd.Index(known[order]).get_indexer(pd.Index(stamps), method="nearest", tolerance=tolerance)
     return np.where(at < 0, -1, order[at])

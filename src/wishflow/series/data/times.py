@@ -17,7 +17,7 @@ from ...errors import DataError, OptionError
 from ...specs import checks
 from ..specs import Lags, memory_of
 from .frames import ONLY, Panel, Table, merged
-from .matching import places_of
+from .matching import ROUNDING, places_of
 from .offsets import (
     BUSINESS_DAY,
     OWN_BUSINESS_DAY,
@@ -33,6 +33,8 @@ from .offsets import (
 from .rounding import AS_GOOD, NEARLY, Rounded, rounded_numbers, rounded_stamps
 
 IRREGULAR = 1e-3
+# Two stamps of a regular axis, each so far from its step at most, are of the same one.
+SAME_STEP = 2.0 * IRREGULAR
 # The phase of a grid in parts of a step: enough to keep readings at half past the hour together.
 PHASES = 4
 
@@ -117,8 +119,36 @@ class TimeAxis:
 
     def since_first(self, index: pd.Index) -> np.ndarray:
         """Time since the first stamp in units."""
-        numbers = self.numbers(index)
-        return (numbers - numbers[:1]) / self.unit
+        return np.concatenate([np.zeros(min(1, len(index))), np.cumsum(self.gaps(index))])
+
+    def gaps(self, index: pd.Index) -> np.ndarray:
+        """From each stamp to the next one, in units; whole numbers of them where stamps of a regular axis are near."""
+        gaps = np.diff(self.numbers(index)) / self.unit
+        whole = np.round(gaps)
+        is_whole = self.is_regular & (whole > 0.0) & (np.abs(gaps - whole) < SAME_STEP)
+        return np.where(is_whole, whole, gaps)
+
+    def places_of(self, stamps: pd.Index, known: pd.Index) -> Int[np.ndarray, " N"]:
+        """Where stamps are among those that are known, −1 where they are not: on a regular axis by their steps."""
+        share = SAME_STEP if self.is_regular else ROUNDING
+        if not isinstance(known, pd.DatetimeIndex):
+            return places_of(stamps, known, self.unit, share)
+        return places_of(stamps, known, self._nanoseconds if self.is_regular else None, share)
+
+    def as_known(self, index: pd.Index, known: pd.Index) -> pd.Index:
+        """Stamps, those of steps that are known as they are known."""
+        at = self.places_of(index, known)
+        if (at < 0).all():
+            return index
+        found = index.where(at < 0, known[at])
+        return found if found.is_unique else index
+
+    @property
+    def _nanoseconds(self) -> float:
+        """The length of a step of time stamps; of months and other spans of uneven length that of one of them."""
+        if self.kind != "period":
+            return self.unit
+        return float(np.diff(pd.date_range("2001-01-01", periods=2, freq=self.offset).as_unit("ns").asi8)[0])
 
     def ahead(self, end: Any, steps: Any) -> pd.Index:
         """The stamps `steps` steps after `end`; before it where they are negative."""
@@ -403,6 +433,8 @@ def on_axis(
         values, of_row = table.values, np.arange(len(index))
         if known is not None and isinstance(index, pd.DatetimeIndex) and index.tz is not None:
             index = index.tz_convert(known.tz)  # type: ignore[attr-defined]
+        if known is not None and not has_freq:
+            index = axis.as_known(index, known)
         if has_freq:
             start = grid_start(axis, index) if known is None else known[-1]
             source = None if source is None else placed_covariates(axis, source, start, index)
@@ -437,7 +469,7 @@ def at_rows_of(axis: TimeAxis, table: Table, index: pd.Index, values: Float[np.n
     """
     has_value = ~np.isnan(values).all(axis=1)
     n_before = int(np.flatnonzero(has_value)[-1]) if has_value.any() else 0
-    where = places_of(index, table.index, axis.unit)
+    where = axis.places_of(index, table.index)
     is_known = (where >= 0) & ~np.isnan(table.values[where]).any(axis=1)
     is_free = ~is_known & ~has_value & (np.arange(len(index)) < n_before)
     keep = np.flatnonzero(~is_free)
@@ -446,7 +478,7 @@ def at_rows_of(axis: TimeAxis, table: Table, index: pd.Index, values: Float[np.n
 
 def at_stamps(axis: TimeAxis, table: Table, index: pd.Index, name: str = "X") -> np.ndarray:
     """The rows of covariates at given stamps; they are known in advance, so none may be missing."""
-    where = places_of(index, table.index, axis.unit)
+    where = axis.places_of(index, table.index)
     if (where < 0).any():
         raise DataError(
             f"{name} has no row for {index[int(np.flatnonzero(where < 0)[0])]}; covariates must cover every stamp of y "

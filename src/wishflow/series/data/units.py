@@ -16,6 +16,7 @@ from ..windows import Series, Ticks, n_substeps, to_ticks
 from .calendar import n_products, with_harmonics
 from .frames import Panel, Table, with_columns
 from .times import (
+    SAME_STEP,
     TimeAxis,
     at_stamps,
     check_same_kind,
@@ -182,6 +183,7 @@ class Units:
 
         Holes of the grid are filled with NaN.
         """
+        new = dataclasses.replace(new, index=self.axis.as_known(new.index, past.index))
         keep = ~past.index.isin(new.index)
         known = np.concatenate([past.values, np.full((1, past.values.shape[1]), np.nan)])
         arrived = np.where(np.isnan(new.values), known[past.index.get_indexer(new.index)], new.values)
@@ -227,7 +229,7 @@ class Units:
         future, place = self._on_the_way(key, tail, index, X)
         stamps = tail.index[last + 1 :].append(future.index)
         covariates = np.concatenate([tail.covariates[last + 1 :], future.values])
-        gaps = np.diff(np.concatenate([[0.0], self._ahead(tail.index[last : last + 1], stamps)]))
+        gaps = self.axis.gaps(tail.index[last : last + 1].append(stamps))
         counts = n_substeps(gaps, self.step)
         owner = np.repeat(np.arange(len(stamps)), counts)
         ends = np.cumsum(counts) - 1
@@ -240,7 +242,7 @@ class Units:
         """
         ahead = self._ahead(tail.index[-1:], index)
         place = np.arange(len(index))
-        if self.axis.is_regular and bool(np.abs(ahead - np.round(ahead)).max() < 1e-3):
+        if self.axis.is_regular and bool(np.abs(ahead - np.round(ahead)).max() < SAME_STEP):
             place = np.round(ahead).astype(int) - 1
             passed = self.axis.ahead(tail.index[-1], np.arange(1, max(place.max(), 0) + 2))
             self._require_steps(passed, place, index)
@@ -261,7 +263,7 @@ class Units:
 
     def _require_steps(self, passed: pd.Index, place: np.ndarray, index: pd.Index) -> None:
         """The stamps asked for are steps: a month holds many days, and one of them alone is the stamp of its step."""
-        found = passed.get_indexer(index) if self.axis.kind == "period" else place
+        found = self.axis.places_of(index, passed) if self.axis.kind == "period" else place
         is_step = (place >= 0) & (found == place)
         if not is_step.all():
             raise OptionError(

@@ -344,7 +344,7 @@ class WideForecaster(ForecastFrames, BaseEstimator):
             of_factors = factors.log_prob(f).to_numpy()
             return of_factors + self.loadings_.left_log_density(e - mean, variance) + self.loadings_.log_jacobian(y)
 
-        return Forecast(draws, index, self.columns_, log_density)
+        return Forecast(draws, index, self.columns_, log_density, axis=self._axis)
 
     def _ahead(self, n: int) -> pd.Index:
         return self._axis.ahead(self.end_, np.arange(1, n + 1))
