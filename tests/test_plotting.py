@@ -157,7 +157,7 @@ def test_without_axes_a_figure_of_pyplot_is_made(monkeypatch):
         (lambda: plotting.plot_ellipses(np.zeros((4, 3)), np.zeros((4, 3, 3))), "two of the coordinates"),
         (lambda: plotting.plot_ellipses(np.zeros((4, 2)), np.zeros((3, 2, 2))), r"\(3, 2, 2\).*\(4, 2, 2\)"),
         (lambda: plotting.plot_field(np.zeros((4, 2)), np.zeros((3, 2))), r"\(3, 2\).*\(4, 2\)"),
-        (lambda: plotting.plot_trajectory(np.full((4, 2), np.nan), np.zeros((4, 2, 2))), "without holes"),
+        (lambda: plotting.plot_trajectory(np.full((4, 2), np.nan), np.zeros((4, 2, 2))), "without missing values"),
     ],
 )
 def test_arrays_of_a_wrong_shape_are_refused(draw, message, monkeypatch):
