@@ -317,7 +317,7 @@ def test_files_without_a_reservoir_are_trained_on_with_a_warning(fitted, y, tmp_
     arrays = {name: value for name, value in arrays.items() if not name.startswith("reservoir.")}
     write_model(tmp_path / "old", header, arrays)
     model = wf.load(tmp_path / "old").update(y.iloc[150:160])
-    with pytest.warns(UserWarning, match="no rows of the past"):
+    with pytest.warns(UserWarning, match="holds no past rows"):
         model.update(y.iloc[160:], update_params=True)
     assert model.status_.startswith("update") and model.end_ == HOURS[199]
     model.save(tmp_path / "again")
