@@ -445,11 +445,21 @@ def on_axis(
         else:
             _require_step_days(axis, index, named("y", key))
             require_one_row_a_step(axis, index)
-        index, is_row = filled(axis, index, longest_gap) if is_filled else (index, np.ones(len(index), bool))
+        is_row = np.ones(len(index), bool)
+        if is_filled:
+            # From the last known row on: a hole before new rows has covariates as any other.
+            before = known[-1:] if known is not None and _is_ahead(axis, index, known[-1]) else index[:0]
+            index, is_row = (part[len(before) :] for part in filled(axis, before.append(index), longest_gap))
         of_row, values = np.flatnonzero(is_row)[of_row], spread(values, is_row)
         covariates = np.zeros((len(index), 0)) if source is None else at_rows_of(axis, source, index, values)
         found[key] = Rows(index, axis.since_first(index), values, covariates, is_row, of_row)
     return found
+
+
+def _is_ahead(axis: TimeAxis, index: pd.Index, end: Any) -> bool:
+    """Whether all rows are whole steps after a stamp."""
+    steps = _units(axis, index, end)
+    return bool(steps[0] > 0.5 and np.abs(steps - np.round(steps)).max() < SAME_STEP)
 
 
 def source_of(key: Any, X: Panel | None) -> Table | None:

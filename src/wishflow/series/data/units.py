@@ -196,8 +196,10 @@ class Units:
         covariates = np.concatenate([past.covariates[keep], new.covariates])[order]
         if self.has_older_lags:
             index, is_row = filled(self.axis, index, self.max_gap * self.step)
-            # The covariates of rows that never came are those of the row before them.
-            values, covariates = spread(values, is_row), covariates[np.cumsum(is_row) - 1]
+            # Rows that never came have the covariates of the next row, as in fit, and their own calendar.
+            following_row = np.searchsorted(np.flatnonzero(is_row), np.arange(len(is_row)))
+            known = covariates[following_row, : 0 if self.x_columns is None else len(self.x_columns)]
+            values, covariates = spread(values, is_row), with_harmonics(known, index, self.periods)
         return Tail(self.axis.since_first(index), values, covariates, index)
 
     # --- time ---
