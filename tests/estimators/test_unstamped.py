@@ -98,6 +98,39 @@ def test_one_array_of_covariates_goes_with_series_of_the_same_stamps():
         wf.WishartForecaster(**SMALL).fit(apart, KNOWN[:N])
 
 
+def test_an_array_of_known_rows_has_their_stamps():
+    """Correlations of the rows of `fit`, by their own stamps and calendar; other rows follow the end."""
+    index = INDICES["hours"]
+    y = framed(index).iloc[:TRAIN]
+    model = wf.WishartForecaster(**SMALL).fit(y)
+    for rows in (y, y.iloc[-7:]):
+        found, expected = model.correlation(rows.to_numpy()), model.correlation(rows)
+        assert found.indexes["time"].equals(rows.index)
+        np.testing.assert_array_equal(found, expected)
+    low, _ = model.correlation_interval(y.to_numpy(), n_draws=5)
+    assert low.indexes["time"].equals(y.index)
+    assert model.covariance(y.to_numpy()[:-1]).indexes["time"][0] == index[TRAIN]
+    holed = y.drop(index[20:23])
+    again = copy.copy(model).fit(holed)
+    assert again.correlation(holed.to_numpy()).indexes["time"].equals(holed.index)
+    few = wf.WishartForecaster(reservoir_size=0, **SMALL).fit(np.concatenate([VALUES] * 4))
+    with pytest.raises(DataError, match=r"array of 176 rows whose last 96 are .* give the last 96 rows"):
+        few.correlation(np.concatenate([VALUES] * 4))
+
+
+def test_a_report_needs_stamps(tmp_path):
+    model = wf.WishartForecaster(**SMALL).fit(VALUES)
+    with pytest.raises(DataError, match="y is an array, which has no stamps; pass a DataFrame"):
+        model.report(tmp_path / "page.html", y=VALUES)
+
+
+def test_rows_without_values_have_no_field():
+    y = framed(INDICES["hours"])
+    model = wf.WishartForecaster(**SMALL).fit(y)
+    with pytest.raises(DataError, match="y has no value, so there is no place"):
+        model.plot_field(y.iloc[:4] * np.nan)
+
+
 def test_without_a_step_an_array_has_no_place():
     stamps = pd.Index(np.cumsum(np.random.default_rng(2).uniform(0.5, 1.5, N)))
     model = wf.WishartForecaster(**SMALL).fit(framed(stamps))
