@@ -70,6 +70,29 @@ def test_an_array_of_covariates_of_the_whole_series_is_counted_from_its_first_ro
     np.testing.assert_array_equal(model.predict(3, KNOWN), model.predict(3, KNOWN[TRAIN : TRAIN + 3]))
 
 
+def test_arrays_of_the_whole_series_need_rows_that_are_numbered():
+    """Row 40 of an array is not that of stamp 40, where stamps are 0, 2, … or begin with 5."""
+    for index, matched in (
+        (pd.RangeIndex(0, 2 * TRAIN, 2), "y has 40 rows"),
+        (pd.RangeIndex(5, 5 + TRAIN), "y has 40"),
+    ):
+        y, X = framed(pd.RangeIndex(N)).iloc[:TRAIN].set_axis(index), np.ones((2 * TRAIN, 1)) * np.arange(80)[:, None]
+        with pytest.raises(DataError, match=f"X is an array of 80 rows; {matched}"):
+            wf.WishartForecaster(**SMALL).fit(y, X)
+    model = wf.WishartForecaster(**SMALL).fit(y.set_axis(pd.RangeIndex(0, 2 * TRAIN, 2)), X[:TRAIN])
+    with pytest.raises(DataError, match="X is an array of 100 rows; the way to the end"):
+        model.predict(3, np.ones((100, 1)))
+
+
+def test_an_array_of_covariates_beside_merged_rows_is_named():
+    index = INDICES["hours"]
+    y = framed(index).iloc[[0, 0, *range(1, TRAIN)]]
+    with pytest.raises(
+        DataError, match=r"array of 41 rows; y has 40 rows, after 1 were merged with others of the same"
+    ):
+        wf.WishartForecaster(**SMALL).fit(y, KNOWN[: TRAIN + 1])
+
+
 @pytest.mark.parametrize("n", [2, 4])
 def test_an_array_of_covariates_of_another_length_is_named(n):
     y = framed(INDICES["hours"])

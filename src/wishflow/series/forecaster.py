@@ -412,8 +412,9 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
             numbers.
         X : DataFrame, Series, array or dict, optional
             Covariates that are known in advance, without NaN: a row for each stamp of y. Of a panel a dict by id, or
-            one frame for all series. Row i of an array belongs to row i of y. Where y has no value, and rows with
-            values follow, covariates may be missing: those of the next row stand in.
+            one frame for all series. Row i of an array belongs to row i of y, where rows of one stamp count as one.
+            Where y has no value, and rows with values follow, covariates may be missing: those of the next row stand
+            in.
         fh : int, str, list or Index, optional
             The horizon that `forecast` and `predict` take where they are given none. It is checked before training.
 
@@ -595,7 +596,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
             A forecast is in order of time, whatever the order of `fh`.
         X : DataFrame, Series, array or dict, optional
             Covariates, as in `fit`, for each step up to the end of the horizon. Required where `fit` had some. An array
-            has a row for each of these steps.
+            has a row for each of these steps, or, where rows of y are numbered 0, 1, …, for each row of y and each of
+            these steps.
         n_draws : int, default=1000
             Number of paths.
         random_state : int, RandomState or None, default=None

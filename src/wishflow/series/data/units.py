@@ -254,7 +254,8 @@ class Units:
         source = source_of(key, X)
         if source is not None:
             has_stamps = source.has_stamps
-            source = at_rows(source, index, named("X", key), "the way to the end of the horizon has {n} steps")
+            said, is_numbered = "the way to the end of the horizon has {n} steps", self.axis.unit == 1.0
+            source = at_rows(source, index, named("X", key), said, is_numbered)
             check_same_kind(source.index, tail.index, named("X", key), "the data of fit")
             if self.has_freq and has_stamps:
                 source = placed_covariates(self.axis, source, tail.index[-1], tail.index[:0])
