@@ -121,7 +121,7 @@ CHANGES = {
     "a negative jitter": (("gp", "flow"), filled("model.output.basis.jitter", -1.0)),
     "no typical value": (("series",), lambda h, a: h.update(typical_values=[1.0])),
     "a typical value of zero": (("series",), lambda h, a: h.update(typical_values=[1.0, 0.0])),
-    "an infinite typical value": (("series",), lambda h, a: h.update(typical_values=[1.0, float("inf")])),
+    "a typical value beyond all bounds": (("series",), lambda h, a: h.update(typical_values=[1.0, 1e308])),
     "a typical value as text": (("series",), lambda h, a: h.update(typical_values=[1.0, "1"])),
     "an unknown period": (("series",), lambda h, a: h.update(periods=["fortnight"])),
     "a key that is not there": (("series",), lambda h, a: h.update(keys=["x"])),

@@ -251,7 +251,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
     the last rows, the sizes by the number of rows and series. Below 500 rows the evidence of the linear model chooses
     lags, transform and prior too. Where the two differ, both are trained, which takes twice as long. The held-back rows
     decide: the choice of the evidence is kept unless the other one is clearly ahead. Below 50 rows the evidence alone
-    chooses. Choices do not depend on the unit of y, nor, but for logarithms, on where its zero is.
+    chooses. Above 50 series it is not asked. Choices do not depend on the unit of y, nor, but for logarithms, on where
+    its zero is.
 
     Held-back rows: the last `validation_fraction` of the rows also decides when training ends and what is kept of it:
     the linear auto-regression that training starts from, the Wishart noise beside it, or the GP drift too. What is kept
