@@ -18,6 +18,7 @@ from .. import specs
 from ..callbacks import make_callbacks
 from ..errors import OptionError, unknown_option
 from ..kernels.specs import KERNELS, KernelSpec
+from ..numerics.random import noise_seed
 from ..specs import checks
 from ..training.backends import Workers
 from ..training.checkpoints import Checkpoints, checkpoints_of, interruptible, told, watched
@@ -30,7 +31,6 @@ from .data.frames import ONLY, Panel, check_form, check_targets, named_as, read
 from .data.given import cells, of_series
 from .data.horizons import checked, horizon
 from .data.intake import further_rows, training_data
-from .data.times import noise_seed
 from .data.units import Tail, Units
 from .drift import DriftMonitor
 from .fitting import FitTask, train
