@@ -14,8 +14,9 @@ from sklearn.preprocessing import FunctionTransformer
 
 import wishflow as wf
 from wishflow.errors import DataError, OptionError
+from wishflow.numerics.random import noise_seed
 from wishflow.series.data.horizons import horizon
-from wishflow.series.data.times import TimeAxis, noise_seed
+from wishflow.series.data.times import TimeAxis
 from wishflow.series.running import autoregressive
 
 SMALL = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2, "validation_fraction": 0}

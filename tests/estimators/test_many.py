@@ -413,6 +413,13 @@ def test_forecasters_that_wait_for_each_other_are_the_same_as_fitted_alone(monke
             np.testing.assert_array_equal(a, b)
 
 
+def test_a_wrong_horizon_is_said_before_a_job_is_written(tmp_path):
+    folder = tmp_path / "fits"
+    with pytest.raises(OptionError, match="fh='soon' is"):
+        wf.fit_many(forecasters(5), [(LONGER, None, "soon")], folder=folder)
+    assert not folder.exists()
+
+
 def test_an_error_in_a_forecaster_ends_those_that_wait_for_it(monkeypatch):
     monkeypatch.setattr(platform, "trains_together", lambda n: True)
     models, n_threads = forecasters(5, 6), threading.active_count()

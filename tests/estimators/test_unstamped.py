@@ -70,6 +70,29 @@ def test_an_array_of_covariates_of_the_whole_series_is_counted_from_its_first_ro
     np.testing.assert_array_equal(model.predict(3, KNOWN), model.predict(3, KNOWN[TRAIN : TRAIN + 3]))
 
 
+def test_arrays_of_the_whole_series_need_rows_that_are_numbered():
+    """Row 40 of an array is not that of stamp 40, where stamps are 0, 2, … or begin with 5."""
+    for index, matched in (
+        (pd.RangeIndex(0, 2 * TRAIN, 2), "y has 40 rows"),
+        (pd.RangeIndex(5, 5 + TRAIN), "y has 40"),
+    ):
+        y, X = framed(pd.RangeIndex(N)).iloc[:TRAIN].set_axis(index), np.ones((2 * TRAIN, 1)) * np.arange(80)[:, None]
+        with pytest.raises(DataError, match=f"X is an array of 80 rows; {matched}"):
+            wf.WishartForecaster(**SMALL).fit(y, X)
+    model = wf.WishartForecaster(**SMALL).fit(y.set_axis(pd.RangeIndex(0, 2 * TRAIN, 2)), X[:TRAIN])
+    with pytest.raises(DataError, match="X is an array of 100 rows; the way to the end"):
+        model.predict(3, np.ones((100, 1)))
+
+
+def test_an_array_of_covariates_beside_merged_rows_is_named():
+    index = INDICES["hours"]
+    y = framed(index).iloc[[0, 0, *range(1, TRAIN)]]
+    with pytest.raises(
+        DataError, match=r"array of 41 rows; y has 40 rows, after 1 were merged with others of the same"
+    ):
+        wf.WishartForecaster(**SMALL).fit(y, KNOWN[: TRAIN + 1])
+
+
 @pytest.mark.parametrize("n", [2, 4])
 def test_an_array_of_covariates_of_another_length_is_named(n):
     y = framed(INDICES["hours"])
@@ -96,6 +119,39 @@ def test_one_array_of_covariates_goes_with_series_of_the_same_stamps():
     assert model.predict(2, KNOWN[:2]).shape == (4, 2)
     with pytest.raises(DataError, match="whose stamps differ"):
         wf.WishartForecaster(**SMALL).fit(apart, KNOWN[:N])
+
+
+def test_an_array_of_known_rows_has_their_stamps():
+    """Correlations of the rows of `fit`, by their own stamps and calendar; other rows follow the end."""
+    index = INDICES["hours"]
+    y = framed(index).iloc[:TRAIN]
+    model = wf.WishartForecaster(**SMALL).fit(y)
+    for rows in (y, y.iloc[-7:]):
+        found, expected = model.correlation(rows.to_numpy()), model.correlation(rows)
+        assert found.indexes["time"].equals(rows.index)
+        np.testing.assert_array_equal(found, expected)
+    low, _ = model.correlation_interval(y.to_numpy(), n_draws=5)
+    assert low.indexes["time"].equals(y.index)
+    assert model.covariance(y.to_numpy()[:-1]).indexes["time"][0] == index[TRAIN]
+    holed = y.drop(index[20:23])
+    again = copy.copy(model).fit(holed)
+    assert again.correlation(holed.to_numpy()).indexes["time"].equals(holed.index)
+    few = wf.WishartForecaster(reservoir_size=0, **SMALL).fit(np.concatenate([VALUES] * 4))
+    with pytest.raises(DataError, match=r"array of 176 rows whose last 96 are .* give the last 96 rows"):
+        few.correlation(np.concatenate([VALUES] * 4))
+
+
+def test_a_report_needs_stamps(tmp_path):
+    model = wf.WishartForecaster(**SMALL).fit(VALUES)
+    with pytest.raises(DataError, match="y is an array, which has no stamps; pass a DataFrame"):
+        model.report(tmp_path / "page.html", y=VALUES)
+
+
+def test_rows_without_values_have_no_field():
+    y = framed(INDICES["hours"])
+    model = wf.WishartForecaster(**SMALL).fit(y)
+    with pytest.raises(DataError, match="y has no value, so there is no place"):
+        model.plot_field(y.iloc[:4] * np.nan)
 
 
 def test_without_a_step_an_array_has_no_place():

@@ -327,3 +327,30 @@ def test_files_without_a_reservoir_are_trained_on_with_a_warning(fitted, y, tmp_
 def test_a_panel_of_many_series_keeps_some_rows_of_each(fitted):
     many = dict.fromkeys(range(100), fitted.reservoir_[None])
     assert {len(tail.index) for tail in reservoir_of(fitted.units_, many).values()} == {150}
+
+
+@pytest.mark.parametrize("has_rows", [True, False], ids=["X in the hole", "no X in the hole"])
+@pytest.mark.parametrize("lags", [1, 3])
+def test_covariates_in_a_hole_before_new_rows_are_those_of_a_hole_in_fit(lags, has_rows):
+    """Its own where X has a row there, otherwise those of the next row."""
+    whole = pd.date_range("2024-03-01", periods=72, freq="h")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"u": 3.0 * rng.normal(size=72)}, whole)
+    y = pd.DataFrame(rng.normal(size=(72, 2)).cumsum(axis=0) + X.to_numpy().cumsum(axis=0), whole, ["a", "b"])
+    hole = whole[60:65]
+    y, X = y.drop(hole), X if has_rows else X.drop(hole)
+    few = {"n_inducing": 5, "max_iter": 3, "rank": 1, "validation_fraction": 0, "freq": "h", "calendar": True}
+    model = wf.WishartForecaster(lags=lags, **few).fit(y.iloc[:60], X)
+    assert model.calendar_ == ("day",)
+    new = y.iloc[60:]
+    np.testing.assert_allclose(model.log_prob(new, X), model.log_prob(y, X)[60:], rtol=1e-5)
+    (before,) = copy.copy(model).update(new, X).tails_.values()
+    again = wf.WishartForecaster(lags=lags, **few).fit(y, X)
+    (fitted,) = again.tails_.values()
+    assert before.index.equals(fitted.index)
+    known = [
+        units.x_scaler.inverse(tail.covariates[:, :1])
+        for units, tail in ((model.units_, before), (again.units_, fitted))
+    ]
+    np.testing.assert_allclose(known[0], known[1], atol=1e-9)
+    np.testing.assert_allclose(before.covariates[:, 1:], fitted.covariates[:, 1:])

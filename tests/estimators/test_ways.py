@@ -96,6 +96,15 @@ def test_longer_series_have_one_choice():
     assert only.way == "rolled forecasts"
 
 
+@pytest.mark.parametrize("n", [4, 40])
+def test_many_short_series_are_not_chosen_for_by_the_evidence(n, monkeypatch):
+    """It takes minutes for 200 columns."""
+    monkeypatch.setattr(choices, "by_the_evidence", None)
+    wide = pd.DataFrame(np.random.default_rng(0).normal(size=(n, 51)).cumsum(axis=0))
+    (only,) = settings_of(wide)
+    assert only.way == "rolled forecasts" and only.is_validated
+
+
 def test_options_are_chosen_with_one_thread_of_blas(monkeypatch):
     """Systems of a few dozen weights: with more threads they take twenty times as long."""
     inside = []

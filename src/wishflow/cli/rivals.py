@@ -14,9 +14,10 @@ from sklearn.base import BaseEstimator, clone
 
 from .. import metrics
 from ..errors import DataError
+from ..numerics.random import noise_seed
 from ..series.data.calendar import harmonics
 from ..series.data.horizons import horizon
-from ..series.data.times import TimeAxis, noise_seed
+from ..series.data.times import TimeAxis
 from ..series.forecast import Forecast
 
 

@@ -21,6 +21,7 @@ from ..files.jobs import JobFolder, work
 from ..numerics import platform
 from ..regression.many import fit_together as fit_rows_together
 from ..series.forecaster import WishartForecaster
+from ..series.many import check_horizon
 from ..series.many import fit_together as fit_series_together
 from ..series.wide import WideForecaster
 from ..specs import checks
@@ -238,6 +239,9 @@ def _fit_jobs(
 ) -> None:
     """Write the jobs, have them done, and take over their results; the folder is kept, or it is a temporary one."""
     described = [to_json(estimator) for estimator in estimators]
+    for estimator, part in zip(estimators, data, strict=True):
+        if _is_series(estimator):
+            check_horizon(estimator, part)
     jobs.create()
     files: dict[tuple[int, ...], str] = {}  # one file for data that several jobs share
     names = []

@@ -86,13 +86,14 @@ class Given:
 def choose(judge: Judge, given: Given) -> tuple[Choice, ...]:
     """What the rows say: of a short series by the evidence, and by rolled forecasts where these choose otherwise.
 
-    Rolled forecasts alone choose for longer series, the evidence alone for those with too few rows to roll over.
+    Rolled forecasts alone choose for longer series and for many of them, the evidence alone for those with too few rows
+    to roll over.
     """
+    if not by_evidence.is_short(judge.n_rows, judge.dim):
+        return (by_rolled_forecasts(judge, given),)
     if judge.n_rows < LEAST_ROWS:
         return (by_the_evidence(judge, given),)
     rolled = by_rolled_forecasts(judge, given)
-    if not by_evidence.is_short(judge.n_rows, judge.dim):
-        return (rolled,)
     first = by_the_evidence(judge, given)
     if first.config != rolled.config:
         return (first, rolled)

@@ -97,16 +97,17 @@ def why_plain(options: Mapping[str, Any], panel: Panel) -> str | None:
     if options["step"] != 1.0:
         return f"step={options['step']!r}: rows are several steps apart"
     n_rows = sum(len(table.index) for table in panel.tables.values())
-    if n_rows < choosing.LEAST_ROWS and not _has_linear_alternative(options):
+    if n_rows < choosing.LEAST_ROWS and not _has_linear_alternative(options["drift"], options["diffusion"]):
         return f"{n_rows} rows are too few to choose by"
     axis = TimeAxis.of([table.index for table in panel.tables.values()], options["freq"])
     return None if axis.is_regular else "stamps are irregular"
 
 
-def _has_linear_alternative(options: Mapping[str, Any]) -> bool:
-    """Whether a linear model may be kept instead of the one that is asked for (`validates`)."""
-    diffusion = options["diffusion"]
-    return "linear" in str(options["drift"]) and (diffusion == "wishart" or isinstance(diffusion, Wishart))
+def _has_linear_alternative(drift: Any, diffusion: Any) -> bool:
+    """Whether a linear model may be kept instead of the one that is asked for: one with a linear part of the drift, and
+    Wishart noise, by name or as a spec.
+    """
+    return "linear" in str(drift) and (diffusion == "wishart" or isinstance(diffusion, Wishart))
 
 
 def settings_of(options: Mapping[str, Any], panel: Panel, X: Panel | None, fraction: float) -> tuple[Settings, ...]:
@@ -222,8 +223,8 @@ def with_periods(units: Units, tails: Mapping[Any, Tail], periods: tuple[str, ..
 
 
 def validates(spec: DynamicsSpec, settings: Settings) -> bool:
-    """Whether rolled validation decides what is kept: of models with a linear drift and Wishart noise."""
-    return settings.is_validated and "linear" in spec.drift and isinstance(spec.diffusion, Wishart)
+    """Whether rolled validation decides what is kept."""
+    return settings.is_validated and _has_linear_alternative(spec.drift, spec.diffusion)
 
 
 def quick(training: TrainingSpec, fraction: float, has_draws: bool) -> TrainingSpec:

@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from ..errors import OptionError
+from ..errors import DataError, OptionError
 from ..specs import checks
 from .data.units import Units
+from .data.unstamped import REMEDY
 from .forecast import Forecast
 
 
@@ -218,8 +219,9 @@ class ForecastFrames(abc.ABC):
         ----------
         path : str or path
             The file. The page needs no network.
-        y : DataFrame, Series, array or dict, optional
-            Rows of the past, for their correlations and the fan charts.
+        y : DataFrame or Series, optional
+            Rows of the past with their stamps, for their correlations and the fan charts. Those of a panel are not
+            shown.
         fh : int, str, list or Index, optional
             A horizon, for a forecast after the end of the data.
         scores : Dataset or dict of str to Dataset, optional
@@ -236,10 +238,14 @@ class ForecastFrames(abc.ABC):
         ------
         OptionError
             If `fh` is given for a panel.
+        DataError
+            If `y` is an array, which has no stamps.
         """
         from ..report import write_report
 
         check_is_fitted(self, "model_")
+        if isinstance(y, np.ndarray):
+            raise DataError(f"y is an array, which has no stamps; {REMEDY}.")
         if fh is not None and self.is_panel_:
             raise OptionError("fh is given for a panel; write a report of each: forecast(fh)[id].report(path).")
         forecast = None if fh is None else self.forecast(fh, X)

@@ -18,6 +18,7 @@ from .. import specs
 from ..callbacks import make_callbacks
 from ..errors import OptionError, unknown_option
 from ..kernels.specs import KERNELS, KernelSpec
+from ..numerics.random import noise_seed
 from ..specs import checks
 from ..training.backends import Workers
 from ..training.checkpoints import Checkpoints, checkpoints_of, interruptible, told, watched
@@ -30,7 +31,6 @@ from .data.frames import ONLY, Panel, check_form, check_targets, named_as, read
 from .data.given import cells, of_series
 from .data.horizons import checked, horizon
 from .data.intake import further_rows, training_data
-from .data.times import noise_seed
 from .data.units import Tail, Units
 from .drift import DriftMonitor
 from .fitting import FitTask, train
@@ -251,7 +251,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
     the last rows, the sizes by the number of rows and series. Below 500 rows the evidence of the linear model chooses
     lags, transform and prior too. Where the two differ, both are trained, which takes twice as long. The held-back rows
     decide: the choice of the evidence is kept unless the other one is clearly ahead. Below 50 rows the evidence alone
-    chooses. Choices do not depend on the unit of y, nor, but for logarithms, on where its zero is.
+    chooses. Above 50 series it is not asked. Choices do not depend on the unit of y, nor, but for logarithms, on where
+    its zero is.
 
     Held-back rows: the last `validation_fraction` of the rows also decides when training ends and what is kept of it:
     the linear auto-regression that training starts from, the Wishart noise beside it, or the GP drift too. What is kept
@@ -412,8 +413,9 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
             numbers.
         X : DataFrame, Series, array or dict, optional
             Covariates that are known in advance, without NaN: a row for each stamp of y. Of a panel a dict by id, or
-            one frame for all series. Row i of an array belongs to row i of y. Where y has no value, and rows with
-            values follow, covariates may be missing: those of the next row stand in.
+            one frame for all series. Row i of an array belongs to row i of y, where rows of one stamp count as one.
+            Where y has no value, and rows with values follow, covariates may be missing: those of the next row stand
+            in.
         fh : int, str, list or Index, optional
             The horizon that `forecast` and `predict` take where they are given none. It is checked before training.
 
@@ -595,7 +597,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
             A forecast is in order of time, whatever the order of `fh`.
         X : DataFrame, Series, array or dict, optional
             Covariates, as in `fit`, for each step up to the end of the horizon. Required where `fit` had some. An array
-            has a row for each of these steps.
+            has a row for each of these steps, or, where rows of y are numbered 0, 1, …, for each row of y and each of
+            these steps.
         n_draws : int, default=1000
             Number of paths.
         random_state : int, RandomState or None, default=None

@@ -10,6 +10,9 @@ from ..callbacks import CallbackList
 from ..numerics import platform
 from ..training.checkpoints import INTERRUPTED
 from ..training.together import Fit, PartOfRun, fitted_together
+from .data.frames import read
+from .data.horizons import checked
+from .data.times import TimeAxis
 
 
 def fit_together(forecasters: Sequence[Any], data: Sequence[tuple], callbacks: Any = None) -> list[Any]:
@@ -28,6 +31,13 @@ def fit_together(forecasters: Sequence[Any], data: Sequence[tuple], callbacks: A
         one.callbacks, one.verbose = forecaster.callbacks, forecaster.verbose
         forecaster.__dict__ = one.__dict__
     return list(forecasters)
+
+
+def check_horizon(forecaster: Any, data: tuple) -> None:
+    """A mistake in the horizon of (y, X, fh) is said before a job is written, which does not know it."""
+    if len(data) > 2 and data[2] is not None:
+        indices = [table.index for table in read(data[0], "y").tables.values()]
+        checked(data[2], TimeAxis.of(indices, forecaster.freq), [index[-1] for index in indices])
 
 
 def _one_by_one(forecasters: Sequence[Any], data: Sequence[tuple], callbacks: Any) -> list[Any]:

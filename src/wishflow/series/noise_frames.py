@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 from jaxtyping import Float
+from sklearn.utils.validation import check_is_fitted
 
-from ..errors import OptionError
+from ..errors import DataError, OptionError
 from ..specs import checks
-from .data.frames import ONLY, Panel, read
+from .data.frames import ONLY, Panel, Table, check_form, read, with_columns
 from .data.intake import further_rows
+from .data.times import named
 from .data.units import Tail, Units
+from .data.unstamped import REMEDY
 from .running.base import AbstractRunner
+
+# Values are the same if they differ by less than this share of the largest of their column.
+EQUAL = 1e-6
 
 
 class NoiseFrames(abc.ABC):
@@ -30,6 +38,14 @@ class NoiseFrames(abc.ABC):
     @abc.abstractmethod
     def _read(self, y: Any) -> Panel: ...
 
+    def _seen(self, y: Any) -> Panel:
+        """Rows to look at; those of an array that are known have the stamps that they are known by."""
+        check_is_fitted(self, "model_")
+        panel = read(y, "y")
+        check_form(panel, self.is_panel_)
+        known = getattr(self, "reservoir_", None) or self.tails_
+        return self._read(_at_known_stamps(panel, self.units_, known))
+
     @abc.abstractmethod
     def _runner(self, key: Any = ONLY) -> AbstractRunner: ...
 
@@ -42,8 +58,9 @@ class NoiseFrames(abc.ABC):
         Parameters
         ----------
         y : DataFrame, Series, array or dict
-            Rows, in the form of those of `fit`. Missing values are filled by the mean of the filter. Rows of an array
-            follow the last one seen, as in `update`.
+            Rows, in the form of those of `fit`. Missing values are filled by the mean of the filter. An array that has
+            the values of the last known rows is these rows; those of any other array follow the last row seen, as in
+            `update`.
         X : DataFrame, Series, array or dict, optional
             Covariates at these rows, as in `fit`.
 
@@ -56,9 +73,10 @@ class NoiseFrames(abc.ABC):
         Raises
         ------
         DataError
-            If `y` or `X` has another form or other columns than in `fit`.
+            If `y` or `X` has another form or other columns than in `fit`, or `y` is an array that ends with the known
+            rows and begins before all of them that are kept.
         """
-        panel = self._read(y)
+        panel = self._seen(y)
         found = {}
         for key, (tail, of_row) in further_rows(self.units_, panel, read_covariates(X), self.tails_).items():
             rates, times = self._covariances(key, tail)[of_row], panel.tables[key].index.rename("time")
@@ -82,7 +100,7 @@ class NoiseFrames(abc.ABC):
         Parameters
         ----------
         y : DataFrame, Series, array or dict
-            Rows, in the form of those of `fit`.
+            Rows, in the form of those of `fit`; arrays as in `covariance`.
         X : DataFrame, Series, array or dict, optional
             Covariates at these rows, as in `fit`.
 
@@ -102,7 +120,7 @@ class NoiseFrames(abc.ABC):
         Parameters
         ----------
         y : DataFrame, Series or array
-            Rows, in the form of those of `fit`. No panel.
+            Rows, in the form of those of `fit`; arrays as in `covariance`. No panel.
         X : DataFrame, Series or array, optional
             Covariates at these rows, as in `fit`.
         coverage : float, default=0.9
@@ -128,7 +146,7 @@ class NoiseFrames(abc.ABC):
         ends are the correlation itself.
         """
         level = checks.level("coverage", coverage, "ask for one at a time")
-        panel = self._read(y)
+        panel = self._seen(y)
         if panel.is_panel:
             raise OptionError("y is a panel; expected one series: panels have `correlation` alone, without intervals.")
         n_draws, ends = checks.positive_int("n_draws", n_draws), (0.5 - level / 2, 0.5 + level / 2)
@@ -146,6 +164,35 @@ class NoiseFrames(abc.ABC):
 
 def read_covariates(X: Any) -> Panel | None:
     return None if X is None else read(X, "X")
+
+
+def _at_known_stamps(panel: Panel, units: Units, known: Mapping[Any, Tail]) -> Panel:
+    """Arrays that have the values of the last known rows at the stamps of these."""
+    if all(table.has_stamps for table in panel.tables.values()):
+        return panel
+    panel = with_columns(panel, units.columns, "y")
+    tables = {
+        key: table if table.has_stamps or key not in known else _known(key, table, units, known[key])
+        for key, table in panel.tables.items()
+    }
+    return dataclasses.replace(panel, tables=tables)
+
+
+def _known(key: Any, table: Table, units: Units, tail: Tail) -> Table:
+    values = units.of_series(key).inverse(tail.values)
+    has_value = ~np.isnan(values).all(axis=1)
+    for rows in (np.arange(len(values)), np.flatnonzero(has_value)):  # an array may leave out the holes of the grid
+        rows = rows[-len(table) :]
+        given, seen = table.values[-len(rows) :], values[rows]
+        size = np.abs(np.nan_to_num(seen)).max(axis=0)
+        if (np.isclose(given, seen, rtol=0.0, atol=EQUAL * size) | (np.isnan(given) & np.isnan(seen))).all():
+            if len(rows) == len(table):
+                return Table(tail.index[rows], table.values)
+            raise DataError(
+                f"{named('y', key)} is an array of {len(table)} rows whose last {len(rows)} are the last known ones, "
+                f"and of those before no stamps are kept; give the last {len(rows)} rows, or {REMEDY}."
+            )
+    return table
 
 
 def _correlation(rate: xr.DataArray) -> xr.DataArray:

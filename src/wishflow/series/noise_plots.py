@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from ..errors import OptionError
+from ..errors import DataError, OptionError
 from ..numerics.grids import plane_grid, visible_times
 from .data.frames import ONLY
 from .data.intake import further_rows
@@ -63,7 +63,7 @@ class NoisePlots(NoiseFrames):
         Parameters
         ----------
         y : DataFrame, Series or array
-            Rows, in the form of those of `fit`. No panel.
+            Rows, in the form of those of `fit`; arrays as in `covariance`. No panel.
         X : DataFrame, Series or array, optional
             Covariates at these rows, as in `fit`.
         pairs : pair of names or list of pairs, optional
@@ -110,7 +110,7 @@ class NoisePlots(NoiseFrames):
         Parameters
         ----------
         y : DataFrame, Series or array
-            Rows, in the form of those of `fit`. No panel.
+            Rows, in the form of those of `fit`; arrays as in `covariance`. No panel.
         X : DataFrame, Series or array, optional
             Covariates at these rows, as in `fit`.
         variables : pair of names, optional
@@ -160,8 +160,8 @@ class NoisePlots(NoiseFrames):
         Parameters
         ----------
         y : DataFrame, Series or array
-            Rows, in the form of those of `fit`. They say which part of the plane is drawn, and where the model is: see
-            Notes.
+            Rows, in the form of those of `fit`; arrays as in `covariance`. They say which part of the plane is drawn,
+            and where the model is: see Notes.
         X : DataFrame, Series or array, optional
             Covariates at these rows, as in `fit`.
         variables : pair of names, optional
@@ -181,7 +181,7 @@ class NoisePlots(NoiseFrames):
         OptionError
             If `y` is a panel, or the model has a latent state.
         DataError
-            If these are not two of the series.
+            If these are not two of the series, or `y` has no value.
 
         Notes
         -----
@@ -197,8 +197,11 @@ class NoisePlots(NoiseFrames):
 
         panel, places = self._check_one_series(y), pair_of(variables, self.columns_)
         tail, _ = further_rows(self.units_, panel, read_covariates(X), self.tails_)[ONLY]
+        pieces, runner = self.units_.ticks(tail), self._runner()
+        if not pieces:
+            raise DataError("y has no value, so there is no place to draw the field at; give rows with values.")
         points, spacing = plane_grid(panel.tables[ONLY].values[:, places], n_side)
-        ticks, runner = self.units_.ticks(tail)[-1], self._runner()
+        ticks = pieces[-1]
         values = np.repeat(self.units_.inverse(runner.covariances(ticks)[0][-1:]), len(points), axis=0)
         values[:, places] = points
         drift, rates = runner.field(ticks, self.units_.forward(values))
@@ -212,7 +215,7 @@ class NoisePlots(NoiseFrames):
         return ax
 
     def _check_one_series(self, y: Any) -> Any:
-        panel = self._read(y)
+        panel = self._seen(y)
         if panel.is_panel:
             raise OptionError("y is a panel; expected one series: fit and draw one of them, or use `correlation(y)`.")
         return panel

@@ -285,6 +285,7 @@ def check_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
             mean, scale = arrays[f"{name}.mean"], arrays[f"{name}.scale"]
             require(mean.shape == (n,) == scale.shape, f"{name} has shapes {mean.shape} and {scale.shape} for {n}")
             require((scale > 0).all(), f"{name} has a scale that is not positive")
+    _check_typical(header.get("typical_values"), n_columns)
     _check_rows(header, "tail", arrays, n_columns)
     is_panel, names = header["flags"]["is_panel"], header.get("index_names", [])
     require(names or "index_names" not in header, "the index has no names, not even empty ones")
@@ -301,6 +302,14 @@ def check_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     require(header["axis"]["unit"] > 0, f"the unit of time is {header['axis']['unit']!r}")
     if "calibration.scales" in arrays:
         _check_scales(arrays["calibration.horizons"], arrays["calibration.scales"], n_columns)
+
+
+def _check_typical(values: Any, n_columns: int) -> None:
+    """Typical values of the columns, which transforms divide by; files of older versions have none."""
+    if values is not None:
+        is_list = isinstance(values, list) and len(values) == n_columns
+        is_positive = is_list and all(type(one) in (int, float) and 0.0 < one <= LARGEST_SCALE for one in values)
+        require(is_positive, f"the typical values are {str(values)[:100]}; expected {n_columns} positive numbers")
 
 
 def _check_scales(horizons: np.ndarray, scales: np.ndarray, n_columns: int) -> None:

@@ -119,13 +119,13 @@ def _warn_of_stamps(axis: TimeAxis, indices: list[Any]) -> None:
     if found is None:
         return
     grid, remedy = found
-    kind = (
-        "irregular: there are no lags above 1, no options are chosen and a horizon needs stamps"
+    are = (
+        "are irregular, so lags above 1 cannot be used, options are not chosen, and a horizon must be given as stamps"
         if axis.step_name is None
-        else f"steps of {axis.step_name!r}"
+        else f"count as steps of {axis.step_name!r}"
     )
     warnings.warn(
-        f"the stamps of y are nearly but not quite on a grid with steps of {grid.step_name!r}, and count as {kind}. "
+        f"the stamps of y are nearly but not quite on a grid with steps of {grid.step_name!r}. They {are}. "
         f"Round them, y.index = {remedy}, and those of X alike; or give freq={grid.step_name!r}, which moves each row "
         "to the nearest step.",
         stacklevel=5,

@@ -19,11 +19,15 @@ FIRST_YEAR, LAST_YEAR = 1678, 2261
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Stamps and values of one series; rows of an array have no stamps of their own, and are numbered from 0."""
+    """Stamps and values of one series; rows of an array have no stamps of their own, and are numbered from 0.
+
+    `n_merged` is how many rows went into others of the same stamp.
+    """
 
     index: pd.Index
     values: np.ndarray
     has_stamps: bool = True
+    n_merged: int = 0
 
     def __len__(self) -> int:
         return len(self.index)
@@ -158,7 +162,7 @@ def _table(frame: pd.DataFrame, name: str) -> Table:
     if not frame.index.has_duplicates:
         return Table(frame.index, values)
     values, of_row = merged(frame.index, frame.index, values, frame.columns, name)
-    return Table(frame.index[np.unique(of_row, return_index=True)[1]], values)
+    return Table(frame.index[np.unique(of_row, return_index=True)[1]], values, n_merged=len(frame) - len(values))
 
 
 def merged(

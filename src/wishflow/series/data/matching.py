@@ -20,8 +20,7 @@ def places_of(
     `unit` is the length of a step, in nanoseconds for time stamps. By default it is the median gap of numbers, and time
     stamps must be equal.
     """
-    are_times = isinstance(stamps, pd.DatetimeIndex) and isinstance(known, pd.DatetimeIndex)
-    if are_times and unit is not None and (stamps.tz is None) == (known.tz is None):
+    if unit is not None and _are_times(stamps, known):
         return _nearest(_nanoseconds(stamps), _nanoseconds(known), int(share * unit))
     if stamps.dtype.kind not in "iuf" or known.dtype.kind not in "iuf":
         return known.get_indexer(stamps)
@@ -31,6 +30,12 @@ def places_of(
     stamps_, known_ = np.asarray(stamps, float), np.asarray(known, float)
     # Large numbers with small steps have no more digits than a few units in the last place.
     return _nearest(stamps_, known_, max(share * unit, 4.0 * np.spacing(np.abs(known_).max(initial=0.0))))
+
+
+def _are_times(stamps: Any, known: Any) -> bool:
+    """Whether both are time stamps that can be compared: with time zones, or without."""
+    are_times = isinstance(stamps, pd.DatetimeIndex) and isinstance(known, pd.DatetimeIndex)
+    return are_times and (stamps.tz is None) == (known.tz is None)
 
 
 def _nanoseconds(index: Any) -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -124,23 +123,18 @@ class TimeAxis:
     def gaps(self, index: pd.Index) -> np.ndarray:
         """From each stamp to the next one, in units; whole numbers of them where stamps of a regular axis are near."""
         gaps = np.diff(self.numbers(index)) / self.unit
-        whole = np.round(gaps)
-        is_whole = self.is_regular & (whole > 0.0) & (np.abs(gaps - whole) < SAME_STEP)
-        return np.where(is_whole, whole, gaps)
+        is_whole = self.is_regular & (gaps > 0.5) & (np.abs(gaps - np.round(gaps)) < SAME_STEP)
+        return np.where(is_whole, np.round(gaps), gaps)
 
     def places_of(self, stamps: pd.Index, known: pd.Index) -> Int[np.ndarray, " N"]:
         """Where stamps are among those that are known, −1 where they are not: on a regular axis by their steps."""
         share = SAME_STEP if self.is_regular else ROUNDING
-        if not isinstance(known, pd.DatetimeIndex):
-            return places_of(stamps, known, self.unit, share)
-        return places_of(stamps, known, self._nanoseconds if self.is_regular else None, share)
+        return places_of(stamps, known, self._nanoseconds if isinstance(known, pd.DatetimeIndex) else self.unit, share)
 
     def as_known(self, index: pd.Index, known: pd.Index) -> pd.Index:
         """Stamps, those of steps that are known as they are known."""
         at = self.places_of(index, known)
-        if (at < 0).all():
-            return index
-        found = index.where(at < 0, known[at])
+        found = index if (at < 0).all() else index.where(at < 0, known[at])
         return found if found.is_unique else index
 
     @property
@@ -280,12 +274,6 @@ def _kind(index: Any) -> str:
     if isinstance(index, pd.DatetimeIndex):
         return "times without a time zone" if index.tz is None else "times with a time zone"
     return f"periods of {index.freqstr}" if isinstance(index, pd.PeriodIndex) else "numbers"
-
-
-def noise_seed(seed: int, *origin: Any) -> int:
-    """A seed for the noise of one forecast, from what it starts at; the same in every process."""
-    place = zlib.crc32(" ".join(map(str, origin)).encode())
-    return int(np.random.SeedSequence([seed, place]).generate_state(1)[0])
 
 
 # --- grids ------------------------------------------------------------------------------------------
@@ -445,11 +433,22 @@ def on_axis(
         else:
             _require_step_days(axis, index, named("y", key))
             require_one_row_a_step(axis, index)
-        index, is_row = filled(axis, index, longest_gap) if is_filled else (index, np.ones(len(index), bool))
+        is_row = np.ones(len(index), bool)
+        if is_filled:
+            # From the last known row on: a hole before new rows has covariates as any other.
+            before = known[-1:] if known is not None and _is_ahead(axis, index, known[-1]) else index[:0]
+            index, is_row = filled(axis, before.append(index), longest_gap)
+            index, is_row = index[len(before) :], is_row[len(before) :]
         of_row, values = np.flatnonzero(is_row)[of_row], spread(values, is_row)
         covariates = np.zeros((len(index), 0)) if source is None else at_rows_of(axis, source, index, values)
         found[key] = Rows(index, axis.since_first(index), values, covariates, is_row, of_row)
     return found
+
+
+def _is_ahead(axis: TimeAxis, index: pd.Index, end: Any) -> bool:
+    """Whether all rows are whole steps after a stamp."""
+    steps = _units(axis, index, end)
+    return bool(steps[0] > 0.5 and np.abs(steps - np.round(steps)).max() < SAME_STEP)
 
 
 def source_of(key: Any, X: Panel | None) -> Table | None:

@@ -196,8 +196,10 @@ class Units:
         covariates = np.concatenate([past.covariates[keep], new.covariates])[order]
         if self.has_older_lags:
             index, is_row = filled(self.axis, index, self.max_gap * self.step)
-            # The covariates of rows that never came are those of the row before them.
-            values, covariates = spread(values, is_row), covariates[np.cumsum(is_row) - 1]
+            # Rows that never came have the covariates of the next row, as in fit, and their own calendar.
+            following_row = np.searchsorted(np.flatnonzero(is_row), np.arange(len(is_row)))
+            known = covariates[following_row, : 0 if self.x_columns is None else len(self.x_columns)]
+            values, covariates = spread(values, is_row), with_harmonics(known, index, self.periods)
         return Tail(self.axis.since_first(index), values, covariates, index)
 
     # --- time ---
@@ -252,7 +254,8 @@ class Units:
         source = source_of(key, X)
         if source is not None:
             has_stamps = source.has_stamps
-            source = at_rows(source, index, named("X", key), "the way to the end of the horizon has {n} steps")
+            said, is_numbered = "the way to the end of the horizon has {n} steps", self.axis.unit == 1.0
+            source = at_rows(source, index, named("X", key), said, is_numbered)
             check_same_kind(source.index, tail.index, named("X", key), "the data of fit")
             if self.has_freq and has_stamps:
                 source = placed_covariates(self.axis, source, tail.index[-1], tail.index[:0])

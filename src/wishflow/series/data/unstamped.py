@@ -44,7 +44,7 @@ def _following(key: Any, table: Table, axis: TimeAxis, ends: Mapping[Any, Any], 
             f"it could follow; {REMEDY}."
         )
     index = axis.ahead(ends[key], steps + 1) if key in ends else axis.ahead(0, steps)
-    return Table(index.rename(index_name), table.values)
+    return dataclasses.replace(table, index=index.rename(index_name))
 
 
 def beside(X: Panel, panel: Panel) -> Panel:
@@ -52,37 +52,43 @@ def beside(X: Panel, panel: Panel) -> Panel:
     if all(table.has_stamps for table in X.tables.values()):
         return X
     tables = {
-        key: at_rows(table, _stamps_of(key, panel), named("X", key), "y has {n} rows")
-        if key in (ONLY, *panel.tables)
-        else table
+        key: _beside(key, table, _rows_of(key, panel)) if key in (ONLY, *panel.tables) else table
         for key, table in X.tables.items()
     }
     return dataclasses.replace(X, tables=tables)
 
 
-def _stamps_of(key: Any, panel: Panel) -> pd.Index:
-    """The stamps of the rows of y that rows of covariates go with."""
+def _beside(key: Any, table: Table, y: Table) -> Table:
+    merged = f", after {y.n_merged} were merged with others of the same stamp" if y.n_merged else ""
+    is_numbered = not y.has_stamps or bool(y.index[0] == 0)
+    return at_rows(table, y.index, named("X", key), f"y has {{n}} rows{merged}", is_numbered)
+
+
+def _rows_of(key: Any, panel: Panel) -> Table:
+    """The rows of y that rows of covariates go with."""
     if key in panel.tables:
-        return panel.tables[key].index
+        return panel.tables[key]
     indices = [table.index for table in panel.tables.values()]
     if not all(index.equals(indices[0]) for index in indices):
         raise DataError(
             "X is one array for all series of the panel, whose stamps differ, so that its rows have none; expected a "
             "dict of arrays by id, or a frame with stamps."
         )
-    return indices[0]
+    return next(iter(panel.tables.values()))
 
 
-def at_rows(table: Table, index: pd.Index, name: str, expected: str) -> Table:
+def at_rows(table: Table, index: pd.Index, name: str, expected: str, is_numbered: bool) -> Table:
     """Rows of an array at these stamps, one for each; those of a frame stay at their own.
 
-    An array that has a row for every number from 0 on, past the last of the stamps, is that of the whole series.
+    Where rows of the series are numbered from 0 on, one after another, an array that reaches past the last of these is
+    that of the whole series.
     """
     if table.has_stamps:
         return table
     if len(table) == len(index):
         return Table(index, table.values)
-    if index.dtype.kind in "iu" and index[0] >= 0 and index[-1] < len(table):
+    is_run = is_numbered and index.dtype.kind in "iu" and index[-1] - index[0] == len(index) - 1
+    if is_run and index[0] >= 0 and index[-1] < len(table):
         return Table(table.index, table.values)
     raise DataError(
         f"{name} is an array of {len(table)} rows; {expected.format(n=len(index))}, and an array has a row for each of "

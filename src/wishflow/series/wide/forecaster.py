@@ -15,12 +15,13 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import DataError, OptionError
+from ...numerics.random import noise_seed
 from ...specs import checks
 from ..choosing import eligible_periods, season_of
 from ..data.calendar import harmonics
 from ..data.frames import ONLY, Panel, check_form, check_targets, read, with_columns
 from ..data.horizons import checked, horizon
-from ..data.times import Rows, TimeAxis, noise_seed, on_axis
+from ..data.times import Rows, TimeAxis, on_axis
 from ..data.unstamped import following
 from ..forecast import Forecast
 from ..forecast_frames import ForecastFrames
