@@ -201,7 +201,7 @@ def test_own_targets_and_samples_pass_validation_and_bad_ones_do_not(name, key):
     likelihood.validate(np.asarray(y))
     likelihood.validate(np.asarray(run(likelihood, "sample", key, mean)))
     for bad in (np.full(y.shape, np.nan), np.full((*y.shape[:-1], 5), 1.0), np.full(y.shape, "a")):
-        with pytest.raises(DataError, match="expected"):
+        with pytest.raises(DataError, match="expect"):
             likelihood.validate(bad)
 
 
