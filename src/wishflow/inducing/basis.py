@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Scalar
 
 from ..kernels import AbstractKernel, FixedKernel
 from ..numerics.devices import compiled, on_device
-from ..numerics.linalg import FIRST_JITTER, cholesky, whitener
+from ..numerics.linalg import FIRST_JITTER, cholesky, rows_product, whitener
 
 
 class InducingBasis(eqx.Module):
@@ -70,7 +70,7 @@ class PreparedBasis(eqx.Module):
 
     def project(self, X: Float[Array, "N D"]) -> Float[Array, "N M"]:
         """a(x)ᵀ in rows: k(X, Z) Lz⁻ᵀ. The amplitude of k is part of the projector, not of every row."""
-        return self.kernel.matrix(X) @ self.projector.T
+        return rows_product(self.kernel.matrix(X), self.projector.T)
 
     def unexplained(self, X: Float[Array, "N D"], a: Float[Array, "N M"]) -> Float[Array, " N"]:
         """k(x, x) − aᵀa, the prior variance not explained by u; it must not go negative by rounding."""

@@ -12,14 +12,9 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from ..kernels import FixedKernel
-from ..numerics.linalg import over_rows
+from ..numerics.linalg import GRADIENT_PRECISION, over_rows
 from .basis import InducingBasis
 from .posteriors import N_LANES, DiagonalPosterior, RotatedPosterior, StructuredPosterior
-
-# Of the flow's large products in training, those of the derivative alone: an error of 5e-4 in a gradient is little
-# beside the noise of batch and paths, where one of 6e-4 in ‖a‖² would make variances negative. In float32 this is TF32
-# on GPUs; float64 is as it was.
-GRADIENT_PRECISION = jax.lax.Precision.HIGH
 
 
 class JoinedPosterior(eqx.Module):

@@ -13,7 +13,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from ..numerics import platform
-from ..numerics.linalg import by_parts
+from ..numerics.linalg import GRADIENT_PRECISION, by_parts
 from ..numerics.parameters import Positive
 from .base import (
     AbstractKernel,
@@ -202,7 +202,8 @@ def _distances_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) 
     dU, d_columns = tangents
     rows = jnp.concatenate([U, U * U, jnp.ones((len(U), 1), U.dtype)], axis=1)
     d_rows = jnp.concatenate([dU, 2.0 * U * dU], axis=1)
-    return distances_by_columns(U, columns), d_rows @ columns[: 2 * U.shape[1]] + by_parts(rows, d_columns)
+    by_rows = jnp.matmul(d_rows, columns[: 2 * U.shape[1]], precision=GRADIENT_PRECISION)
+    return distances_by_columns(U, columns), by_rows + by_parts(rows, d_columns, GRADIENT_PRECISION)
 
 
 class RBFKernel(AbstractStationaryKernel):

@@ -48,7 +48,7 @@ def computing() -> Iterator[None]:
 
     - 64-bit types are on: Kzz, its Cholesky factor and the KL terms need them.
     - Matrix products run at the highest precision: TF32 operands are off by 6e-4 relative. Products of some gradients
-      say otherwise (`inducing.joined`).
+      say otherwise (`numerics.linalg.GRADIENT_PRECISION`).
     - OpenBLAS uses one thread: XLA has its own pool, and the two fight on few cores. Threads of Python may overlap
       here: the last one to leave restores the number of BLAS threads.
 

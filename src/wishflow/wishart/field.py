@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 from ..inducing import InducingBasis, JoinedPosterior, PreparedBasis, rotated
 from ..numerics import platform
 from ..numerics.entries import Entries, inner
-from ..numerics.linalg import thin_product
+from ..numerics.linalg import rows_product, thin_product
 from ..numerics.parameters import Positive, Scaled
 from ..numerics.random import standard_normals
 from ..numerics.tails import Jumps, Tails, tail_draw, tail_variance
@@ -342,7 +342,9 @@ class PreparedField(AbstractPreparedParts):
     def _gp_drift(self, a: Float[Array, "N M"]) -> Float[Array, "N D"] | float:
         if self.gp_weights is None:
             return 0.0
-        return a @ self.gp_weights if self.gp_weights.ndim == 2 else jnp.einsum("nm,nmd->nd", a, self.gp_weights)
+        if self.gp_weights.ndim == 2:
+            return rows_product(a, self.gp_weights)
+        return jnp.einsum("nm,nmd->nd", a, self.gp_weights)
 
 
 class JoinedField(AbstractPreparedParts):
