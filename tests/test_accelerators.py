@@ -10,7 +10,7 @@ import pytest
 from factories import WISHARTS, make_batch, make_flow, make_sparse_gp, points, quick_jit, series_problem, spread
 
 from wishflow import kernels
-from wishflow.inducing import InducingBasis, SparseGP, joined_moments
+from wishflow.inducing import InducingBasis, SparseGP, joined_moments, posteriors
 from wishflow.inducing.natural import natural_step
 from wishflow.kernels import RBF, Matern32, Matern52, stationary
 from wishflow.numerics import devices as runtime
@@ -92,6 +92,35 @@ def test_thin_products_are_products():
 
     plain, thin = (jax.value_and_grad(weighted(product), (0, 1))(A, B) for product in (jnp.matmul, linalg.thin_product))
     assert_same(thin, plain)
+
+
+def test_products_of_rows_are_products_in_both_modes_of_derivatives(pretend):
+    A, B, dA, dB = points(1, 6, 3), points(2, 3, 4), points(3, 6, 3), points(4, 3, 4)
+
+    def found(product):
+        gradient = jax.grad(lambda A, B: jnp.sum(jnp.sin(product(A, B))), (0, 1))(A, B)
+        return jax.jvp(product, (A, B), (dA, dB)), gradient
+
+    plain = found(jnp.matmul)
+    pretend()
+    assert_same(found(linalg.rows_product), plain)
+
+
+@pytest.mark.parametrize(("n_inducing", "n_outputs"), [(3, 1), (5, 4)])
+def test_forms_of_full_factors_from_one_product(n_inducing, n_outputs, pretend):
+    gp = spread(SparseGP.prior(InducingBasis.of(kernels.build(RBF(), 2), points(1, n_inducing), 1e-6), n_outputs), 2)
+    a = points(3, 7, n_inducing)
+
+    def found():
+        def forms(a, q):
+            return jnp.sum(jnp.sin(q.prepare(a.dtype).quadratics(a)))
+
+        return gp.posterior.prepare(a.dtype).quadratics(a), jax.grad(forms, (0, 1))(a, gp.posterior)
+
+    plain = found()
+    pretend()
+    assert isinstance(gp.posterior.prepare(a.dtype), posteriors.PreparedWide)
+    assert_same(found(), plain)
 
 
 @pytest.mark.parametrize("is_orthogonal", [False, True])

@@ -11,6 +11,7 @@ not ended. The checkpoints of a cell are removed when its scores are written. Th
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import shutil
 import signal
@@ -23,6 +24,7 @@ from typing import Any
 
 from wishflow.callbacks import Callback, ChunkEvent
 from wishflow.files.json import plain, read_json, write_json_atomic
+from wishflow.training.specs import TrainingSpec
 
 from ..command import suite_errors
 from ..paths import RESULTS, ROOT
@@ -99,6 +101,15 @@ def settings_of(cell: Cell) -> dict[str, Any]:
     return plain(cell.settings(*load(cell.data).X.shape))
 
 
+def is_made_with(found: dict[str, Any], settings: dict[str, Any]) -> bool:
+    """Whether settings of a result are these. It had the default of each option, or rule, that was added since."""
+    if not found:
+        return False
+    defaults = {field.name: field.default for field in dataclasses.fields(TrainingSpec)}
+    rule = {**{name: defaults.get(name) for name in settings["rule"]}, **found["rule"]}
+    return {**found, "options": {**settings["options"], **found["options"]}, "rule": rule} == settings
+
+
 def run_all(
     pending: Sequence[Cell], checkpoints: Path, ends_at: float | None, n_processes: int
 ) -> Iterator[tuple[Cell, dict[str, Any] | str | None]]:
@@ -133,7 +144,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     data, models = chosen("data", [options.data], DATA), chosen("model", [options.model], MODELS)
     asked = cells(data, models, PRESET, options.splits)
     results = read_json(options.output) or {}
-    left = [cell for cell in asked if results.get(key_of(cell), {}).get("settings") != settings_of(cell)]
+    made = {key_of(cell): results.get(key_of(cell), {}).get("settings", {}) for cell in asked}
+    left = [cell for cell in asked if not is_made_with(made[key_of(cell)], settings_of(cell))]
     for cell, result in run_all(left, options.checkpoints, ends_at, options.processes):
         if not isinstance(result, dict):
             print(f"{key_of(cell)}: {'goes on from its checkpoint' if result is None else result}", flush=True)

@@ -52,6 +52,18 @@ def test_what_is_done_with_these_settings_is_not_trained_again(small, tmp_path, 
     assert "0 of 1 cells are left" in capsys.readouterr().out
 
 
+def test_results_older_than_an_option_count():
+    cell = paper_settings.Cell("boston", "diffgp", "paper", 5)
+    settings = json.loads(json.dumps(cell.settings(455, 13)))
+    older = json.loads(json.dumps(settings))
+    del older["options"]["hyperprior"], older["rule"]["hyperprior"]
+    assert paper_settings.is_made_with(older, settings)
+    settings["rule"]["hyperprior"] = True
+    assert not paper_settings.is_made_with(older, settings)
+    assert not paper_settings.is_made_with({**older, "n_splits": 4}, older)
+    assert not paper_settings.is_made_with({}, settings)
+
+
 def test_a_cell_that_fails_is_named_and_left(small, tmp_path, monkeypatch, capsys):
     def broken(*_, **__):
         raise ValueError("no such thing")
