@@ -107,20 +107,26 @@ def test_products_of_rows_are_products_in_both_modes_of_derivatives(pretend):
 
 
 @pytest.mark.parametrize(("n_inducing", "n_outputs"), [(3, 1), (5, 4)])
-def test_forms_of_full_factors_from_one_product(n_inducing, n_outputs, pretend):
-    gp = spread(SparseGP.prior(InducingBasis.of(kernels.build(RBF(), 2), points(1, n_inducing), 1e-6), n_outputs), 2)
-    a = points(3, 7, n_inducing)
+def test_forms_of_full_factors_from_one_product(n_inducing, n_outputs):
+    a, columns = points(1, 7, n_inducing), points(2, n_inducing, n_outputs * n_inducing)
 
-    def found():
-        def forms(a, q):
-            return jnp.sum(jnp.sin(q.prepare(a.dtype).quadratics(a)))
+    def plain(a, columns):
+        return jnp.sum((a @ columns).reshape(7, n_outputs, n_inducing) ** 2, -1)
 
-        return gp.posterior.prepare(a.dtype).quadratics(a), jax.grad(forms, (0, 1))(a, gp.posterior)
+    def found(forms):
+        return forms(a, columns), jax.grad(lambda *x: jnp.sum(jnp.sin(forms(*x))), (0, 1))(a, columns)
 
-    plain = found()
+    assert_same(found(posteriors.quadratic_forms_at_once), found(plain))
+
+
+def test_full_factors_in_float32_are_one_product(pretend):
+    gp = spread(SparseGP.prior(InducingBasis.of(kernels.build(RBF(), 2), points(1, 5), 1e-6), 3), 2)
+    a = points(3, 7, 5).astype(jnp.float32)
+    plain = gp.posterior.prepare(a.dtype).quadratics(a)
     pretend()
-    assert isinstance(gp.posterior.prepare(a.dtype), posteriors.PreparedWide)
-    assert_same(found(), plain)
+    one, other = (gp.posterior.prepare(dtype) for dtype in (jnp.float32, jnp.float64))
+    assert isinstance(one, posteriors.PreparedWide) and isinstance(other, posteriors.PreparedFull)
+    np.testing.assert_allclose(one.quadratics(a), plain, rtol=1e-5)
 
 
 @pytest.mark.parametrize("is_orthogonal", [False, True])

@@ -100,7 +100,7 @@ class WhitenedPosterior(AbstractPosterior):
         product costs 3/5 of the full one (with two, for one output, 3/4; with seven 4/7).
         """
         R, n_inducing = self.sqrt.value.astype(dtype), self.mean.shape[1]
-        if platform.joins_products():
+        if platform.multiplies_zeros(dtype):
             return PreparedWide(self.mean.T.astype(dtype), jnp.moveaxis(R, 0, 1).reshape(n_inducing, -1))
         starts = tuple(range(0, n_inducing, block_width(n_inducing, len(R))))
         # Cut before the zeros are left out: the derivative then puts blocks side by side instead of adding full arrays.
