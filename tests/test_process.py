@@ -94,6 +94,40 @@ def test_an_error_inside_restores_the_threads(two_threads):
     assert set(blas_threads()) == {2}
 
 
+def interrupted(limit, place):
+    """Enter and leave a limit, with Ctrl-C at the given call on the way; whether there was such a call."""
+    calls = []
+
+    def ctrl_c(frame, event, argument):
+        if event == "call" and frame.f_globals.get("__name__") in ("wishflow.numerics.process", "threadpoolctl"):
+            calls.append(frame)
+            if len(calls) == place:
+                raise KeyboardInterrupt
+
+    try:
+        sys.setprofile(ctrl_c)
+        with limit.held():
+            pass
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.setprofile(None)
+    return len(calls) >= place
+
+
+def test_ctrl_c_while_a_limit_is_set_or_restored_leaves_blas_as_it_was(two_threads):
+    limit, place = BlasLimit(), 1
+    with limit.held():  # the search for libraries is over
+        pass
+    while interrupted(limit, place):
+        assert set(blas_threads()) == {2}, place
+        with limit.held():
+            assert set(blas_threads()) == {1}, place
+        assert set(blas_threads()) == {2}, place
+        place += 1
+    assert place > 20
+
+
 MILLION = """
 import resource, time
 import numpy as np
