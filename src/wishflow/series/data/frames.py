@@ -207,6 +207,8 @@ def _check_order(index: pd.Index, name: str) -> None:
         )
     if not index.is_monotonic_increasing:
         raise DataError(f"the index of {name} is not sorted; call sort_index() first.")
+    if index.dtype.kind in "iuf":
+        _check_numbers(index, name)
     if isinstance(index, pd.DatetimeIndex | pd.PeriodIndex):
         for stamp in (index[0], index[-1]):
             if not FIRST_YEAR <= stamp.year <= LAST_YEAR:
@@ -214,6 +216,20 @@ def _check_order(index: pd.Index, name: str) -> None:
                     f"the index of {name} holds {stamp}; expected years from {FIRST_YEAR} to {LAST_YEAR}, whose "
                     "nanoseconds 64 bits can count: shift the stamps, or use numbers as the index."
                 )
+
+
+def _check_numbers(index: pd.Index, name: str) -> None:
+    """Stamps that are numbers have gaps: all are finite, and differ as doubles."""
+    stamps = np.asarray(index, float)
+    if np.isinf(stamps).any():
+        raise DataError(f"the index of {name} holds {stamps[np.isinf(stamps)][0]}; drop the row.")
+    is_lost = (np.diff(stamps) == 0.0) & (index[1:] != index[:-1])
+    if is_lost.any():
+        k = int(np.flatnonzero(is_lost)[0])
+        raise DataError(
+            f"the index of {name} holds {index[k]} and {index[k + 1]}, which are the same as doubles; subtract the "
+            "first stamp from all of them."
+        )
 
 
 def check_targets(panel: Panel, lags: Lags) -> None:
