@@ -181,6 +181,16 @@ def test_reserved_name_is_refused(tmp_path):
         files.write_model(tmp_path / "m", {}, {"__metadata__": np.ones(1)})
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_what_is_no_file_is_not_replaced_by_one(tmp_path):
+    """As root, `save("/dev/null")` would leave the machine without that device."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="a device, a pipe or a socket"):
+        files.write_bytes_atomic(pipe, b"new")
+    assert stat.S_ISFIFO(pipe.stat().st_mode) and os.listdir(tmp_path) == ["pipe"]
+
+
 def test_missing_folder_says_to_create_it(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no folder .*; create it first"):
         files.write_model(tmp_path / "absent" / "m", {}, {})

@@ -4,10 +4,14 @@ import subprocess
 import sys
 import threading
 
+import jax
+import numpy as np
+import pandas as pd
 import pytest
 import threadpoolctl
 from structure import PACKAGE
 
+import wishflow as wf
 from wishflow.errors import ForkError
 from wishflow.numerics.devices import computing
 from wishflow.numerics.process import BlasLimit, Origin, release_control
@@ -34,6 +38,33 @@ def two_threads():
     release_control()
     limit.restore_original_limits()
     release_control()
+
+
+# --- settings of users ---------------------------------------------------------------------------
+
+STRICT = {
+    "types": lambda: jax.numpy_dtype_promotion("strict"),
+    "ranks": lambda: jax.numpy_rank_promotion("raise"),
+    "transfers": lambda: jax.transfer_guard("disallow"),
+    "errors of NumPy": lambda: np.errstate(all="raise"),
+}
+
+
+@pytest.mark.parametrize("strict", STRICT.values(), ids=STRICT)
+def test_strict_settings_of_users_change_nothing(strict):
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    series = pd.DataFrame(X.cumsum(axis=0), pd.date_range("2024", periods=40, freq="h"), ["a", "b"])
+
+    def numbers():
+        flow = wf.FlowRegressor(n_inducing=5, max_iter=6, n_steps=2, n_predict_samples=4).fit(X, X[:, 0])
+        forecaster = wf.WishartForecaster(n_inducing=5, max_iter=3, lags=1, validation_fraction=0).fit(series)
+        return [*flow.predict(X, return_std=True), forecaster.predict(2).to_numpy()]
+
+    plain = numbers()
+    with strict():
+        found = numbers()
+    for one, other in zip(found, plain, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 # --- threads of BLAS -----------------------------------------------------------------------------
@@ -92,6 +123,40 @@ def test_an_error_inside_restores_the_threads(two_threads):
     with pytest.raises(KeyError), computing(), computing():
         raise KeyError
     assert set(blas_threads()) == {2}
+
+
+def interrupted(limit, place):
+    """Enter and leave a limit, with Ctrl-C at the given call on the way; whether there was such a call."""
+    calls = []
+
+    def ctrl_c(frame, event, argument):
+        if event == "call" and frame.f_globals.get("__name__") in ("wishflow.numerics.process", "threadpoolctl"):
+            calls.append(frame)
+            if len(calls) == place:
+                raise KeyboardInterrupt
+
+    try:
+        sys.setprofile(ctrl_c)
+        with limit.held():
+            pass
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.setprofile(None)
+    return len(calls) >= place
+
+
+def test_ctrl_c_while_a_limit_is_set_or_restored_leaves_blas_as_it_was(two_threads):
+    limit, place = BlasLimit(), 1
+    with limit.held():  # the search for libraries is over
+        pass
+    while interrupted(limit, place):
+        assert set(blas_threads()) == {2}, place
+        with limit.held():
+            assert set(blas_threads()) == {1}, place
+        assert set(blas_threads()) == {2}, place
+        place += 1
+    assert place > 20
 
 
 MILLION = """

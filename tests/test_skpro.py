@@ -12,6 +12,7 @@ from sklearn.model_selection import KFold
 
 import wishflow as wf
 from wishflow import metrics
+from wishflow.errors import DataError
 
 pytest.importorskip("skpro", reason="the extra sktime is not installed: pip install 'wishflow[sktime]'")
 
@@ -86,6 +87,14 @@ def test_other_noise_gives_draws():
     mean, std = model.estimator_.predict(plain(NEW), return_std=True)
     away = (np.ravel(law.mean()) - mean) / (std / np.sqrt(4000))
     assert scipy.stats.chi2.sf(np.sum(away**2), 6) > 1e-4
+
+
+def test_a_refit_that_fails_leaves_the_predictions_as_they_were():
+    model = ProbaRegressor(wf.SparseGPRegressor(**SPARSE)).fit(X, Y[["y"]])
+    before = model.predict(NEW)
+    with pytest.raises(DataError, match="infinity"):
+        model.fit(X, Y.assign(z=np.inf))
+    pd.testing.assert_frame_equal(model.predict(NEW), before)
 
 
 def test_parameters_are_reached_by_searches_of_skpro():

@@ -139,6 +139,34 @@ def test_updating_conditions_on_new_rows(y):
     assert forecaster.update(y.iloc[35:]).forecaster_.n_iter_ > n_iter
 
 
+def test_an_update_that_fails_leaves_the_forecasts_as_they_were(y):
+    """sktime moves the end of the data before it hands the new rows on."""
+    forecaster = WishartForecaster(**SMALL).fit(y.iloc[:-2], fh=[1, 2])
+    before = forecaster.predict()
+    with pytest.raises(DataError, match="infinity"):
+        forecaster.update(y.iloc[-2:].assign(a=np.inf))
+    pd.testing.assert_frame_equal(forecaster.predict(), before)
+
+
+def test_an_update_that_fails_for_one_series_of_a_panel_leaves_all_as_they_were(y):
+    panel = pd.concat({"x": y, "z": y + 1.0}, names=["id", "time"])
+    known = panel.groupby(level="id", group_keys=False).head(N - 2)
+    forecaster = WishartForecaster(**SMALL).fit(known, fh=[1, 2])
+    before = forecaster.predict()
+    later = panel.groupby(level="id", group_keys=False).tail(2)
+    with pytest.raises(DataError, match="infinity"):
+        forecaster.update(later.assign(a=later["a"].where(later.index.get_level_values("id") == "x", np.inf)))
+    pd.testing.assert_frame_equal(forecaster.predict(), before)
+
+
+def test_a_refit_that_fails_leaves_the_forecasts_as_they_were(y):
+    forecaster = WishartForecaster(**SMALL).fit(y, fh=[1, 2])
+    before = forecaster.predict()
+    with pytest.raises(DataError, match="constant"):
+        forecaster.fit(y.assign(a=1.0), fh=[1])
+    pd.testing.assert_frame_equal(forecaster.predict(), before)
+
+
 def test_missing_values_of_y_are_welcome_and_those_of_X_are_named(y):
     holed = y.mask(np.random.default_rng(1).uniform(size=y.shape) < 0.2)
     holed.iloc[-2:] = np.nan

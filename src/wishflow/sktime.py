@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pandas as pd
 
 import wishflow as wf
 from wishflow.errors import OptionError
+from wishflow.specs.rollback import rolled_back
 
 try:
     from sktime.forecasting.base import BaseForecaster
@@ -235,6 +237,50 @@ class WishartForecaster(BaseForecaster):
 
     # --- fitting ---
 
+    # sktime forgets the last fit, and moves the end of the data, before it calls `_fit` and `_update`: without undoing
+    # that, forecasts after an error would be for other stamps than those that are asked for.
+
+    def fit(self, y: Any, X: Any = None, fh: Any = None) -> WishartForecaster:
+        """Fit to series, as all forecasters of sktime; an error, or Ctrl-C, leaves the forecaster as it was.
+
+        Parameters
+        ----------
+        y : time series of sktime
+            The series.
+        X : time series of sktime, optional
+            Covariates.
+        fh : int, list or ForecastingHorizon, optional
+            The horizon of forecasts.
+
+        Returns
+        -------
+        WishartForecaster
+            The forecaster itself, fitted.
+        """
+        with rolled_back(self):
+            return super().fit(y, X=X, fh=fh)
+
+    def update(self, y: Any, X: Any = None, update_params: bool = True) -> WishartForecaster:
+        """Take in new rows, as all forecasters of sktime; an error, or Ctrl-C, leaves the forecaster as it was.
+
+        Parameters
+        ----------
+        y : time series of sktime
+            The new rows.
+        X : time series of sktime, optional
+            Covariates at these rows.
+        update_params : bool, default=True
+            Whether to train on.
+
+        Returns
+        -------
+        WishartForecaster
+            The forecaster itself.
+        """
+        parts = getattr(self, "forecasters_", pd.DataFrame()).to_numpy().ravel()  # one for each series of a panel
+        with rolled_back(self, *parts):
+            return super().update(y, X=X, update_params=update_params)
+
     def _fit(self, y: pd.DataFrame, X: pd.DataFrame | None, fh: Any) -> WishartForecaster:
         # A horizon that cannot be forecast is refused before training.
         stamps = None if fh is None else self._stamps(fh)
@@ -243,7 +289,8 @@ class WishartForecaster(BaseForecaster):
 
     def _update(self, y: pd.DataFrame, X: pd.DataFrame | None = None, update_params: bool = True) -> WishartForecaster:
         """Condition on the new rows; with `update_params` also continue training."""
-        self.forecaster_.update(y, X, update_params=update_params)
+        # A copy: where another series of a panel fails, this one is as it was too.
+        self.forecaster_ = copy.copy(self.forecaster_).update(y, X, update_params=update_params)
         return self
 
     # --- forecasting ---

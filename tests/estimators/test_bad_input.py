@@ -7,7 +7,7 @@ from sklearn.base import clone, is_classifier
 from small import ESTIMATORS, SMALL, SMALL_CLASSES, SMALL_GP
 
 import wishflow as wf
-from wishflow.errors import DataError, OptionError
+from wishflow.errors import DataError, DataTypeError, OptionError
 
 # What users give is refused by the library itself, with types checked or not.
 pytestmark = pytest.mark.usefixtures("types_unchecked")
@@ -120,6 +120,61 @@ def test_complex_and_flat_inputs(estimator, X, y, labels):
         clone(estimator).fit(X + 1j, target)
     with pytest.raises(ValueError, match=r"(?s)Expected 2D array, got 1D array.*Reshape"):
         clone(estimator).fit(X[:, 0], target)
+
+
+TIMES_AS_OBJECTS = {
+    "stamps of NumPy": lambda n: list(pd.date_range("2024", periods=n).values),
+    "spans of NumPy": lambda n: list(pd.timedelta_range("1h", periods=n).values),
+    "an array of stamps as objects": lambda n: np.array([*pd.date_range("2024", periods=n).values, 1.0], object)[:n],
+    "stamps of pandas": lambda n: list(pd.date_range("2024", periods=n)),
+}
+
+
+@pytest.mark.parametrize("times", TIMES_AS_OBJECTS.values(), ids=TIMES_AS_OBJECTS)
+def test_times_among_objects_are_no_numbers(times, X, y):
+    """NumPy reads its own stamps and spans as integers, whatever they are wrapped in."""
+    values = times(len(X))
+    column = [[value] for value in values]
+    for call in (
+        lambda: wf.SparseGPRegressor(**SMALL_GP).fit(X, values),
+        lambda: wf.SparseGPRegressor(**SMALL_GP).fit(column, y),
+        lambda: wf.SparseGPRegressor(**SMALL_GP).fit(pd.DataFrame({"t": pd.Series(values, dtype=object)}), y),
+        lambda: wf.SparseGPRegressor(**SMALL_GP).fit(X[:, :1], y).predict(column),
+    ):
+        with pytest.raises(DataError, match=r"holds values of type .*take the time since a first stamp"):
+            call()
+
+
+def test_complex_numbers_among_objects(X, y):
+    """Their imaginary part would be dropped."""
+    with pytest.raises(DataTypeError, match="y holds complex numbers"):
+        wf.SparseGPRegressor(**SMALL_GP).fit(X, np.array([*y[1:], 1j], object))
+    with pytest.raises(DataTypeError, match="column 'b' of X holds complex numbers"):
+        wf.SparseGPRegressor(**SMALL_GP).fit(pd.DataFrame(X, columns=["a", "b"]).astype({"b": object}) * [1, 1j], y)
+
+
+def test_masked_arrays_in_a_list(X, y):
+    with pytest.raises(DataError, match="list of masked arrays with 30 masked entries"):
+        wf.SparseGPRegressor(**SMALL_GP).fit([np.ma.array(row, mask=[True, False]) for row in X], y)
+
+
+@every_regressor
+def test_whole_numbers_beyond_a_double(estimator, X, y):
+    with pytest.raises(DataError, match="number beyond"):
+        clone(estimator).fit(X, [10**400, *y[1:]])
+    with pytest.raises(DataError, match="number beyond"):
+        clone(estimator).fit([[10**400, 1.0], *X[1:].tolist()], y)
+
+
+@pytest.mark.parametrize("dtype", ["string", "category", "str"])
+def test_missing_labels_of_pandas(dtype, X, labels):
+    with pytest.raises(DataError, match="1 of 30 labels are missing"):
+        wf.FlowClassifier(**SMALL_CLASSES).fit(X, pd.Series([None, *labels[1:]], dtype=dtype))
+
+
+def test_groups_that_are_no_labels(X, y):
+    with pytest.raises(DataError, match="groups holds what is no label"):
+        wf.SparseGPRegressor(**SMALL_GP).fit(X, y, groups=np.array([{} for _ in y], object))
 
 
 def test_errors_of_scikit_learn_are_ours(flow, X, y):
@@ -262,12 +317,12 @@ BAD_OPTIONS = {
     "diffusion": ["brownian", None, 3, wf.kernels.RBF()],
     "kernel": ["rfb", None, 3, wf.diffusions.Wishart()],
     "likelihood": ["normal", None, "bernoulli", "categorical", wf.kernels.RBF()],
-    "flow_time": [-1.0, np.nan, np.inf, "long", None, True],
+    "flow_time": [-1.0, np.nan, np.inf, 10**400, "long", None, True],
     "state_dim": [*NOT_COUNTS, 1],
     "sampling": ["joint", None],
     "time_dependent": ["no", 1, None],
     "preset": ["slow", None, ["fast"]],
-    "learning_rate": [0.0, -0.1, np.nan, "fast", True],
+    "learning_rate": [0.0, -0.1, np.nan, 10**400, "fast", True],
     "path_average": ["mean", 3],
     "tol": [-1e-3, np.inf, "auto", True],
     "drift_posterior": ["map", None, 1],
@@ -383,7 +438,7 @@ def test_times_are_no_numbers(kind, gp, X, y):
 def test_an_array_of_stamps_and_objects(X, y):
     with pytest.raises(DataError, match="X holds values of type datetime64"):
         wf.SparseGPRegressor(**SMALL_GP).fit(np.asarray(DAYS)[:, None], y)
-    with pytest.raises(DataError, match="the data hold objects"):
+    with pytest.raises(DataError, match="X holds values of type datetime"):
         wf.SparseGPRegressor(**SMALL_GP).fit(np.array([[day.to_pydatetime()] for day in DAYS], object), y)
 
 

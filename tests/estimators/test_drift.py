@@ -126,6 +126,13 @@ def test_a_change_raises_one_alarm_within_some_rows(fitted, past, change, n, wor
     moved.update(new.iloc[n:])  # it is said once: warnings are errors here
 
 
+def test_an_alarm_that_is_an_error_leaves_the_forecaster_as_it_was(fitted, past):
+    moved = copy.copy(fitted)
+    with pytest.raises(UserWarning, match="a new fit is due"):  # warnings are errors here
+        moved.update(frame(simulated(60, start=past[-1], shift=4.0), N))
+    assert all(vars(moved)[name] is value for name, value in vars(fitted).items())
+
+
 def test_a_refit_starts_anew(fitted, past):
     moved = after(fitted, past, 60, factor=3.0, seed=4)
     assert moved.refit_due_

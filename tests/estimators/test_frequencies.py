@@ -270,3 +270,31 @@ def test_periods_stay_periods_without_a_warning(freq):
         pd.testing.assert_index_equal(model.update(y.iloc[28:]).predict(1).index, index[-1:].shift(1))
     with pytest.raises(OptionError, match="the index holds periods of"):
         wf.WishartForecaster(freq="min", **SMALL).fit(y)
+
+
+# --- stamps and steps beyond what numbers can hold --------------------------------------------------
+
+
+@pytest.mark.parametrize("stamps", [[-np.inf, 0.0, 1.0, 2.0, 3.0, 4.0], [0.0, 1.0, 2.0, 3.0, 4.0, np.inf]])
+def test_infinite_stamps_are_refused(stamps):
+    with pytest.raises(DataError, match=r"the index of y holds -?inf; drop the row"):
+        wf.WishartForecaster(**SMALL).fit(walk(pd.Index(stamps)))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+def test_whole_numbers_that_are_the_same_as_doubles_are_refused(dtype):
+    with pytest.raises(DataError, match="the same as doubles; subtract the first stamp"):
+        wf.WishartForecaster(**SMALL).fit(walk(pd.Index(np.arange(40).astype(dtype) + np.array(2**62, dtype))))
+
+
+@pytest.mark.parametrize("steps", [[6_000_000], [5_124_095 + 30], [2**62]])
+def test_steps_beyond_64_bits_do_not_wrap_around(steps):
+    """6 million hours after 2024 were a stamp in 2124."""
+    index = pd.date_range("2024-01-01", periods=40, freq="h")
+    with pytest.raises(OptionError, match="reaches beyond the year 2261"):
+        horizon(TimeAxis.of([index]), steps, index[-1])
+
+
+def test_units_of_any_size_have_steps():
+    index = pd.Index(np.arange(40) * 1e300)
+    np.testing.assert_allclose(horizon(TimeAxis.of([index]), 2, index[-1]), [4.0e301, 4.1e301])

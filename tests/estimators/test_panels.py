@@ -256,3 +256,34 @@ def test_what_a_backtest_cannot_roll_is_named(single, many):
     late = {"u": walk(1).where(np.tile(np.arange(N)[:, None] >= 30, 2)), "v": walk(2).iloc[30:]}
     with pytest.raises(OptionError, match=r"no series has a value before .*; choose a later initial"):
         wf.backtest(wf.WishartForecaster(**SMALL), late, fh=3, initial=20)
+
+
+# --- names that a model file cannot hold ------------------------------------------------------------
+
+UNKEPT = [None, np.nan, pd.Timestamp("2024-01-01"), b"x", "\ud800"]
+
+
+@pytest.mark.parametrize("name", UNKEPT, ids=repr)
+def test_names_of_columns_that_files_cannot_hold_are_refused_before_training(name):
+    """Saved under the name None, a forecaster could not be loaded; others could not be saved."""
+    with pytest.raises(DataError, match="which model files cannot hold; expected text or finite numbers"):
+        wf.WishartForecaster(**SMALL).fit(walk().set_axis(pd.Index([name, "b"], dtype=object), axis=1))
+
+
+@pytest.mark.parametrize("names", [[name, "v"] for name in UNKEPT] + [["v", "v"], [("u", 1), ("v", 1)]], ids=repr)
+def test_names_of_covariates_that_files_cannot_hold_are_refused_before_training(names):
+    """`save` wrote two levels, or one name twice, without a word, and `load` took the file for a damaged one."""
+    known = X.set_axis(pd.Index(names, dtype=object, tupleize_cols=False), axis=1)
+    with pytest.raises(DataError, match="column"):
+        wf.WishartForecaster(**SMALL).fit(walk(), known)
+
+
+@pytest.mark.parametrize("name", UNKEPT, ids=repr)
+def test_ids_of_series_that_files_cannot_hold_are_refused_before_training(name):
+    with pytest.raises(DataError, match=r"has the id .*which model files cannot hold"):
+        wf.WishartForecaster(**SMALL).fit({"s": walk(), name: walk(1)})
+
+
+def test_ids_with_different_numbers_of_parts_are_refused():
+    with pytest.raises(DataError, match=r"the ids 's' and \('t', 1\); expected as many parts"):
+        wf.WishartForecaster(**SMALL).fit({"s": walk(), ("t", 1): walk(1)})

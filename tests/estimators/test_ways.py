@@ -110,13 +110,13 @@ def test_options_are_chosen_with_one_thread_of_blas(monkeypatch):
     inside = []
 
     def watched(*arguments):
-        inside.append(BLAS._n_inside)
+        inside.append(len(BLAS._inside))
         return choose(*arguments)
 
     choose = choices.choose
     monkeypatch.setattr(choices, "choose", watched)
     settings_of(var_frame(100, 1))
-    assert inside == [1] and BLAS._n_inside == 0
+    assert inside == [1] and not BLAS._inside
 
 
 def test_a_short_auto_regression_keeps_the_evidence_and_its_file_says_so(tmp_path):

@@ -253,7 +253,27 @@ def test_a_full_disk_is_a_clear_error_and_what_was_kept_stays(tmp_path, monkeypa
     assert_equal(whole, FITS["series"](checkpoint_dir=tmp_path))
 
 
+def test_a_folder_stays_where_it_is_when_the_working_directory_changes(tmp_path, monkeypatch):
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    FITS["flow"](checkpoint_dir="states", callbacks=Elsewhere(tmp_path / "other"))
+    (folder,) = (tmp_path / "states").iterdir()
+    assert list(folder.glob("*.end.ckpt")) and not list((tmp_path / "other").iterdir())
+
+
+class Elsewhere(Callback):
+    """Goes to another folder in the middle of training."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def on_chunk(self, event):
+        os.chdir(self.folder)
+
+
 def test_a_folder_that_cannot_be_made(tmp_path):
+    with pytest.raises(CheckpointError, match="null byte"):
+        FITS["flow"](checkpoint_dir="a\0b")
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match="could not be written"):
         FITS["flow"](checkpoint_dir=tmp_path / "file" / "x")

@@ -93,6 +93,8 @@ def _sync_folder(folder: Path) -> None:
 def _check_target(target: Path) -> None:
     if target.is_dir():
         raise IsADirectoryError(f"cannot write to {str(target)!r}: it is a folder; give the path of a file in it.")
+    if target.exists() and not target.is_file():  # a file would take the place of the device itself
+        raise OSError(f"cannot write to {str(target)!r}: it is a device, a pipe or a socket; give the path of a file.")
     if not target.parent.is_dir():
         raise FileNotFoundError(
             f"cannot write {str(target)!r}: there is no folder {str(target.parent)!r}; create it first."

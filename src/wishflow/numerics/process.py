@@ -6,52 +6,73 @@ import contextlib
 import os
 import pickle
 import threading
+import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..errors import ForkError
 
 
+class Holder:
+    """Somebody who is inside `BlasLimit.held`, for as long as its frame is there."""
+
+
 class BlasLimit:
     """One thread of BLAS for as long as anybody is inside, in any thread of Python; then as many as before.
 
-    Libraries are looked for once: a search takes milliseconds. The count is that of all threads: two that overlap
-    would otherwise restore each other's limit, and leave BLAS at one thread for good.
+    Libraries are looked for once: a search takes milliseconds. Holders are those of all threads: two that overlap
+    would otherwise restore each other's limit, and leave BLAS at one thread for good. So would Ctrl-C that comes while
+    one enters or leaves, which takes a few per cent of the time of a short prediction: leaving can be done twice, and
+    a holder whose frame is gone does not count.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._n_inside = 0
+        self._inside: weakref.WeakSet[Holder] = weakref.WeakSet()
         self._controller: Any = None
-        self._limit: Any = None
+        # Threads of each library before our limit; None where there is nothing to restore.
+        self._before: list[int] | None = None
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Inside, BLAS has one thread."""
-        self._enter()
+        holder = Holder()
         try:
+            self._enter(holder)
             yield
         finally:
-            self._leave()
+            try:
+                self._leave(holder)
+            except BaseException:  # Ctrl-C in between
+                self._leave(holder)
+                raise
 
-    def _enter(self) -> None:
+    def _enter(self, holder: Holder) -> None:
         with self._lock:
-            if self._n_inside == 0:
+            if not self._inside:
+                self._restore()  # where nobody who was inside could leave
                 controller = self._found()
-                limit = controller.limit(limits=1)
+                self._before = [one["num_threads"] for one in controller.info()]
+                controller.limit(limits=1)
                 # Where another thread holds a limit of its own, ours has no effect, and there is nothing to restore.
-                is_ours = all(one["num_threads"] == 1 for one in controller.info())
-                self._limit = limit if is_ours else None
-            self._n_inside += 1
+                if any(one["num_threads"] != 1 for one in controller.info()):
+                    self._before = None
+            self._inside.add(holder)
 
-    def _leave(self) -> None:
+    def _leave(self, holder: Holder) -> None:
         with self._lock:
-            self._n_inside -= 1
-            if self._n_inside == 0 and self._limit is not None:
-                release_control()  # of the thread that came first: this one may be another
-                self._limit.restore_original_limits()
-                self._limit = None
-                release_control()
+            self._inside.discard(holder)
+            if not self._inside:
+                self._restore()
+
+    def _restore(self) -> None:
+        if self._before is None:
+            return
+        release_control()  # of the thread that came first: this one may be another
+        for library, n_threads in zip(self._found().lib_controllers, self._before, strict=True):
+            library.set_num_threads(n_threads)
+        self._before = None
+        release_control()
 
     def _found(self) -> Any:
         if self._controller is None:

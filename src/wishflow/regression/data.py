@@ -18,6 +18,7 @@ from ..errors import DataError, DataTypeError, WishflowError
 
 # Fewer distinct rows are the cells of a table: held back as a whole they would be other rows than those to come.
 LEAST_DISTINCT = 30
+COMPLEX = (complex, np.complexfloating)
 TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period, pd.Interval)
 
 
@@ -30,20 +31,44 @@ def checked_rows(estimator: Any, *data: Any, **options: Any) -> Any:
 
 
 def check_numeric(data: Any, name: str) -> None:
-    """Refuse what NumPy would turn into numbers without a word: times, the values behind a mask, no columns at all."""
+    """Refuse what NumPy would turn into numbers without a word: times, the values behind a mask, no columns at all, and
+    complex numbers among objects.
+    """
     check_no_mask(data, name)
+    data = _as_array(data) if isinstance(data, list | tuple) else data
     if hasattr(data, "columns") and not len(data.columns):
         raise DataError(f"{name} has no columns; expected at least one, of numbers.")
     dtypes: Any = getattr(data, "dtypes", getattr(data, "dtype", None))
     is_frame = hasattr(data, "columns") and dtypes is not None
     named = dict(zip(data.columns, dtypes, strict=True)) if is_frame else {None: dtypes}
-    for column, dtype in named.items():
-        if _is_of_times(dtype):
-            where = name if column is None else f"column {column!r} of {name}"
+    for i, (column, dtype) in enumerate(named.items()):
+        where = name if column is None else f"column {column!r} of {name}"
+        is_of_objects = isinstance(dtype, np.dtype) and dtype.kind == "O"
+        kinds = _kinds_of_objects(data if column is None else data.iloc[:, i]) if is_of_objects else set()
+        times = str(dtype) if _is_of_times(dtype) else ", ".join(sorted(_names(kinds, TIMES)))
+        if times:
             raise DataError(
-                f"{where} holds values of type {dtype}; expected numbers: take the time since a first stamp in units "
+                f"{where} holds values of type {times}; expected numbers: take the time since a first stamp in units "
                 "of your own, such as (t - t[0]) / pd.Timedelta('1h'), or parts of the date, such as t.dt.month."
             )
+        if _names(kinds, COMPLEX):
+            raise DataTypeError(f"{where} holds complex numbers; expected real ones: pass real and imaginary part.")
+
+
+def _as_array(data: Any) -> Any:
+    """A list with the type that its entries have in common; scikit-learn says what is wrong where there is none."""
+    try:
+        return np.asarray(data)
+    except (TypeError, ValueError, OverflowError):
+        return data
+
+
+def _kinds_of_objects(values: Any) -> set[type]:
+    return {type(value) for value in np.asarray(values, object).ravel()}
+
+
+def _names(kinds: set[type], wanted: tuple[type, ...]) -> set[str]:
+    return {kind.__name__ for kind in kinds if issubclass(kind, wanted)}
 
 
 def _is_of_times(dtype: Any) -> bool:
@@ -54,9 +79,12 @@ def _is_of_times(dtype: Any) -> bool:
 
 def check_no_mask(data: Any, name: str) -> None:
     """A masked array whose mask hides something has missing values, which other code would read as numbers."""
-    if np.ma.is_masked(data):
+    parts = [part for part in (data if isinstance(data, list | tuple) else [data]) if np.ma.is_masked(part)]
+    if parts:
+        what = "is a masked array" if parts[0] is data else "is a list of masked arrays"
+        n_masked = sum(int(np.ma.getmaskarray(part).sum()) for part in parts)
         raise DataError(
-            f"{name} is a masked array with {int(np.ma.getmaskarray(data).sum())} masked entries; expected a value "
+            f"{name} {what} with {n_masked} masked entries; expected a value "
             "everywhere: drop the rows without one, or fill them in."
         )
 
@@ -73,6 +101,11 @@ def check_labels(y: Any) -> None:
             "with y.astype(str) or y.dt.day_name() for example."
         )
     is_array = hasattr(y, "dtype") and y.dtype != object
+    if is_array and hasattr(y, "isna") and y.isna().any():
+        raise DataError(
+            f"y contains NaN: {int(y.isna().sum())} of {len(y)} labels are missing. Drop the rows without one, or give "
+            "them a label of their own, with y.fillna."
+        )
     kinds = set() if is_array else {_kind_of(label) for label in np.asarray(y, object).ravel()}
     if len(kinds) > 1:
         raise DataError(
@@ -103,6 +136,8 @@ def our_errors() -> Iterator[None]:
         if "float() argument" not in str(error):  # scikit-learn's own, of sparse matrices for example
             raise DataTypeError(str(error)) from error
         raise DataTypeError(f"the data hold objects ({error}); expected numbers: convert or drop them.") from error
+    except OverflowError as error:
+        raise DataError(f"the data hold a number beyond 1.8e308 ({error}); divide it by a constant.") from error
     except ValueError as error:
         first = str(error).partition("\n")[0]
         if "contains NaN" in first:
@@ -191,7 +226,10 @@ def checked_groups(
     labels = np.asarray(given)
     if labels.shape != (n_rows,):
         raise DataError(f"groups has shape {labels.shape} for {n_rows} rows; expected one label for each row.")
-    numbers, names = pd.factorize(labels)
+    try:
+        numbers, names = pd.factorize(labels)
+    except TypeError as error:
+        raise DataError(f"groups holds what is no label ({error}); expected text or numbers.") from error
     if (numbers < 0).any():
         raise DataError(
             f"groups has {int((numbers < 0).sum())} missing labels; expected one for each row: give rows without a "

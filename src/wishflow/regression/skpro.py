@@ -11,6 +11,7 @@ from scipy.stats import norm
 from sklearn.base import clone
 
 from ..likelihoods import GaussianLikelihood
+from ..specs.rollback import rolled_back
 from .regressors import FlowRegressor, ModelRegressor, SparseGPRegressor
 
 try:
@@ -74,6 +75,26 @@ class ProbaRegressor(BaseProbaRegressor):
         self.estimator = estimator
         self.n_draws = n_draws
         super().__init__()
+
+    def fit(self, X: Any, y: Any, C: Any = None) -> ProbaRegressor:
+        """Fit the regressor, as all regressors of skpro; an error, or Ctrl-C, leaves it as it was.
+
+        Parameters
+        ----------
+        X : DataFrame
+            Inputs.
+        y : DataFrame
+            Targets.
+        C : None
+            Censoring, which is not supported.
+
+        Returns
+        -------
+        ProbaRegressor
+            The regressor itself, fitted.
+        """
+        with rolled_back(self):  # skpro notes the columns of the new data before it calls `_fit`
+            return super().fit(X, y, C)
 
     def _fit(self, X: pd.DataFrame, y: pd.DataFrame) -> ProbaRegressor:
         self.columns_ = y.columns

@@ -815,8 +815,7 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         >>> forecaster.update(later).end_
         Timestamp('2024-01-02 16:00:00')
         """
-        trains, was_due = checks.flag("update_params", update_params), self.refit_due_
-        panel = self._read(y)
+        trains, panel = checks.flag("update_params", update_params), self._read(y)
         admitted = further_rows(self.units_, panel, read_covariates(X), self.tails_)
         self.units_.check_data(panel)
         new = {key: tail for key, (tail, _) in admitted.items()}
@@ -840,10 +839,11 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
                     stacklevel=2,
                 )
             changed |= self._train_on(units, rows, past)
-        for name, value in changed.items():
-            setattr(self, name, value)
-        if self.refit_due_ and not was_due:
-            warn_of_drift(self)
+        updated = copy.copy(self)
+        updated.__dict__.update(changed)
+        if updated.refit_due_ and not self.refit_due_:
+            warn_of_drift(updated)  # before the rows are taken over: warnings may be errors
+        self.__dict__ = updated.__dict__
         return self
 
     def _watch(self, tails: dict[Any, Tail], new: dict[Any, Tail]) -> dict[str, Any]:

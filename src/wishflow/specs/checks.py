@@ -117,8 +117,7 @@ def share_or_none(name: str, value: Any) -> float | None:
     """A number of at least 0; None for no limit."""
     if value is None:
         return None
-    is_number = not isinstance(value, bool) and isinstance(value, numbers.Real)
-    if not is_number or not 0.0 <= float(value) < np.inf:
+    if not _is_number(value) or value < 0:
         raise OptionError(f"{name}={value!r} given; expected a number of at least 0, or None for no limit.")
     return float(value)
 
@@ -173,4 +172,9 @@ def level(name: str, value: Any, otherwise: str) -> float:
 
 
 def _is_number(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(value, numbers.Real) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond a double
+        return False

@@ -127,14 +127,15 @@ class Checkpoints(Callback):
     """
 
     def __init__(self, options: Checkpointing, name: str) -> None:
-        self.options, self.folder = options, Path(options.folder) / name
+        # Where the process is now: a callback may change the working directory.
+        self.options, self.folder = options, Path(options.folder).absolute() / name
         self.n_phases = 0
         self.is_interrupted = self.is_terminated = False
         self.is_writer = True
         self._saved, self._saved_step = time.monotonic(), 0
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
             raise _not_written(self.folder, error) from error
 
     def on_chunk(self, event: ChunkEvent) -> bool:
@@ -349,7 +350,7 @@ def _records(columns: Any, arrays: dict[str, np.ndarray], phase: str, n_models: 
     return found
 
 
-def _not_written(path: Path, error: OSError) -> CheckpointError:
+def _not_written(path: Path, error: Exception) -> CheckpointError:
     return CheckpointError(
         f"the checkpoint {path} could not be written ({error}); expected a writable folder with free space. "
         "Earlier checkpoints are unchanged: once there is free space, the same fit resumes from the last of them."

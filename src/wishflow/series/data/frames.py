@@ -207,6 +207,8 @@ def _check_order(index: pd.Index, name: str) -> None:
         )
     if not index.is_monotonic_increasing:
         raise DataError(f"the index of {name} is not sorted; call sort_index() first.")
+    if index.dtype.kind in "iuf":
+        _check_numbers(index, name)
     if isinstance(index, pd.DatetimeIndex | pd.PeriodIndex):
         for stamp in (index[0], index[-1]):
             if not FIRST_YEAR <= stamp.year <= LAST_YEAR:
@@ -216,13 +218,29 @@ def _check_order(index: pd.Index, name: str) -> None:
                 )
 
 
+def _check_numbers(index: pd.Index, name: str) -> None:
+    """Stamps that are numbers have gaps: all are finite, and differ as doubles."""
+    stamps = np.asarray(index, float)
+    if np.isinf(stamps).any():
+        raise DataError(f"the index of {name} holds {stamps[np.isinf(stamps)][0]}; drop the row.")
+    is_lost = (np.diff(stamps) == 0.0) & (index[1:] != index[:-1])
+    if is_lost.any():
+        k = int(np.flatnonzero(is_lost)[0])
+        raise DataError(
+            f"the index of {name} holds {index[k]} and {index[k + 1]}, which are the same as doubles; subtract the "
+            "first stamp from all of them."
+        )
+
+
 def check_targets(panel: Panel, lags: Lags) -> None:
     """There must be columns with plain names; each must vary somewhere, no series may be empty, and one must be longer
     than its lags.
     """
     if not len(panel.columns):
         raise DataError("y has no columns; expected at least one, of numbers.")
-    _check_names(panel.columns)
+    check_names(panel.columns, "y")
+    if panel.is_panel:
+        _check_ids(list(panel.tables))
     values = np.concatenate([table.values for table in panel.tables.values()])
     with np.errstate(invalid="ignore"):
         is_empty = np.isnan(values).all(axis=0)
@@ -242,16 +260,45 @@ def check_targets(panel: Panel, lags: Lags) -> None:
         raise DataError(f"the longest series has {longest} rows; lags={lags} needs at least {needed}.")
 
 
-def _check_names(columns: pd.Index) -> None:
+def check_names(columns: pd.Index, of: str) -> None:
     """Each column has a name of its own, and no levels: names are labels of draws, covariances and scores."""
     if isinstance(columns, pd.MultiIndex) or any(isinstance(name, tuple) for name in columns):
         n_levels = max(len(name) for name in columns if isinstance(name, tuple))
         raise DataError(
-            f"the columns of y have {n_levels} levels, such as {columns[0]!r}; expected one: join them, "
-            "y.columns = ['/'.join(map(str, name)) for name in y.columns]."
+            f"the columns of {of} have {n_levels} levels, such as {columns[0]!r}; expected one: join them, "
+            f"{of}.columns = ['/'.join(map(str, name)) for name in {of}.columns]."
         )
     if columns.has_duplicates:
         raise DataError(
-            f"two columns of y have the name {columns[columns.duplicated()][0]!r}; expected different names: rename "
-            "one of them (y.columns = [...]), or drop it (y.loc[:, ~y.columns.duplicated()])."
+            f"two columns of {of} have the name {columns[columns.duplicated()][0]!r}; expected different names: rename "
+            f"one of them ({of}.columns = [...]), or drop it ({of}.loc[:, ~{of}.columns.duplicated()])."
         )
+    bad = [name for name in columns if not _can_be_kept(name)]
+    if bad:
+        raise DataError(
+            f"a column of {of} has the name {bad[0]!r}, which model files cannot hold; expected text or finite "
+            f"numbers: rename it ({of}.columns = {of}.columns.map(str))."
+        )
+
+
+def _check_ids(ids: list[Any]) -> None:
+    """Each series of a panel has an id of as many parts, all of which model files can hold."""
+    parts = [key if isinstance(key, tuple) else (key,) for key in ids]
+    for key, part in zip(ids, parts, strict=True):
+        if not all(map(_can_be_kept, part)):
+            raise DataError(
+                f"a series of the panel has the id {key!r}, which model files cannot hold; expected text or finite "
+                "numbers, or tuples of them: rename it."
+            )
+        if len(part) != len(parts[0]):
+            raise DataError(
+                f"series of the panel have the ids {ids[0]!r} and {key!r}; expected as many parts in each: rename them."
+            )
+
+
+def _can_be_kept(name: Any) -> bool:
+    """Whether a name comes back from a model file as it was."""
+    if isinstance(name, str):
+        return name.encode("utf-8", "ignore").decode() == name  # no half of a surrogate pair
+    is_finite = isinstance(name, float | np.floating) and bool(np.isfinite(name))
+    return is_finite or isinstance(name, int | np.integer | np.bool_)

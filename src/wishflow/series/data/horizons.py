@@ -14,6 +14,8 @@ from ...errors import OptionError
 from .frames import LAST_YEAR
 from .times import IRREGULAR, TimeAxis
 
+# Nanoseconds that 64 bits can count.
+LARGEST_COUNT = 2.0**63
 HORIZONS = "steps (an int or a list), a time span such as '48h', or stamps"
 
 
@@ -79,6 +81,8 @@ def _counted(axis: TimeAxis, steps: list[int], end: Any, fh: Any) -> list[int]:
     if not steps or min(steps) < 1:
         raise OptionError(f"fh={fh!r} given; expected steps of at least 1, counted from the end of the data ({end}).")
     _check_distinct(pd.Index(steps))
+    if axis.kind != "number" and max(steps) * axis.unit >= LARGEST_COUNT:  # products of integers would wrap around
+        raise OverflowError(f"{max(steps)} steps are beyond 64 bits")
     if not axis.is_regular:
         length = axis.unit if axis.kind == "number" else pd.Timedelta(round(axis.unit), unit="ns")
         raise OptionError(

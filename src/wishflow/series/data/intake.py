@@ -13,7 +13,7 @@ from ...numerics.scaling import Scaler
 from ..specs import DynamicsSpec
 from .calendar import chosen_periods, seconds, with_harmonics
 from .effects import series_scalers
-from .frames import Panel, with_columns
+from .frames import Panel, check_names, with_columns
 from .times import TimeAxis, on_axis
 from .transforms import ColumnTransforms
 from .units import Tail, Units
@@ -35,7 +35,9 @@ def training_data(
     Without scales values are what they were, to the last digit: there and back again a zero need not be one.
     """
     indices = [table.index for table in panel.tables.values()]
-    X = None if X is None else beside(X, panel)
+    if X is not None:
+        check_names(X.columns, "X")
+        X = beside(X, panel)
     axis, has_freq = TimeAxis.of(indices, freq), freq is not None
     rows = on_axis(axis, panel, X, {}, has_freq, spec.lags, spec.max_gap * spec.step)
     transforms, z = ColumnTransforms.learnt(transform, panel.columns, np.concatenate([r.values for r in rows.values()]))

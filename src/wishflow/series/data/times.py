@@ -148,7 +148,8 @@ class TimeAxis:
         """The stamps `steps` steps after `end`; before it where they are negative."""
         steps = np.asarray(steps, int)
         if self.kind == "number":
-            return pd.Index(end + steps * (int(self.unit) if float(self.unit).is_integer() else self.unit))
+            is_whole = float(self.unit).is_integer() and self.unit < 2.0**63  # else no integer of 64 bits
+            return pd.Index(end + steps * (int(self.unit) if is_whole else self.unit))
         if self.kind == "period" and isinstance(end, pd.Period):
             ordinals = end.ordinal + steps * int(self.unit)
             return pd.PeriodIndex.from_ordinals(ordinals, freq=end.freq)  # type: ignore[attr-defined]
