@@ -23,6 +23,7 @@ from ..numerics import platform
 from ..numerics.devices import random_key
 from ..numerics.meshes import on_all
 from ..numerics.padding import size_class
+from ..numerics.process import PROGRAMS
 from ..training.journal import Journal, Trained
 from ..training.loop import DIVERGED, STOPPED, StochasticPhase
 from ..training.phases import AbstractPhase, Items, Outcome, Schedule, Stretch, run_phases, unchanged
@@ -172,6 +173,7 @@ class Group:
 
 def train(problems: list[Problem], callbacks: Any = None) -> list[Trained]:
     """Train every problem; those that are alike are trained together where the platform does that."""
+    PROGRAMS.make_room()
     n_models = len(problems)
     trained: dict[int, Trained] = {}
     with CallbackList(callbacks) as calls:
