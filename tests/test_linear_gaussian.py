@@ -14,7 +14,7 @@ from wishflow.series.choosing import Config, Judge, Piece
 from wishflow.series.data.frames import read
 from wishflow.series.data.intake import training_data
 from wishflow.series.held_rows import parts_of
-from wishflow.series.linear_prior import Prior, inputs_of, precision
+from wishflow.series.linear_prior import Prior, inputs_of, means, precision
 from wishflow.series.specs import DynamicsSpec
 
 D, N = 3, 400
@@ -285,6 +285,37 @@ def test_what_is_given_stays():
     frame = pd.DataFrame(var_rows(300), pd.date_range("2021-01-01", periods=300, freq="h"))
     found = choices.choose(judge_of(frame), Given((1, 5), ("day",), (None, "asinh", None)))[0].config
     assert (found.lags, found.periods, found.transform) == ((1, 5), ("day",), (None, "asinh", None))
+
+
+def seasonal_walk(n, season=4, seed=0):
+    """Each increment is that of a season ago, and noise."""
+    steps = np.random.default_rng(seed).normal(size=n)
+    for t in range(season, n):
+        steps[t] = steps[t - season] + 0.3 * steps[t]
+    return np.cumsum(steps)[:, None]
+
+
+def test_a_prior_around_a_season_is_a_shift_of_the_targets():
+    """The posterior mean minimises |y − X (m + w)|²/σ² + wᵀ P w."""
+    z = seasonal_walk(80)
+    stretch, lags, prior = linear.Stretch(z, np.ones_like(z, bool), np.zeros((80, 0))), (1, 2, 3, 4, 5), Prior(season=4)
+    found = linear.moments(stretch, lags, 0, 80)
+    X, start = linear.design(stretch, lags), means(lags, 1, 6, prior)[0]
+    np.testing.assert_array_equal(start, [0, 0, 0, 1, -1, 0])
+    left = np.diff(z[4:, 0]) - X @ start
+    shifted = found.about(start[None])
+    np.testing.assert_allclose(shifted.cross[:, 0], X.T @ left, atol=1e-9)
+    np.testing.assert_allclose(shifted.squares, [left @ left])
+    tight = linear.regression(found, lags, Prior(1e-4, season=4))
+    np.testing.assert_allclose(tight.weights[0], start[:-1], atol=1e-3)
+
+
+def test_the_evidence_chooses_a_season_where_there_is_one():
+    lags = (1, 2, 3, 4, 5)
+    for rows, season in ((seasonal_walk(80), 4), (np.cumsum(np.random.default_rng(0).normal(size=(80, 1)), 0), None)):
+        stretch = linear.Stretch(rows, np.ones_like(rows, bool), np.zeros((80, 0)))
+        assert by_evidence.chosen([stretch], [(1,), lags], 4).prior.season == season
+    assert all(prior.season is None for prior in by_evidence.priors_of(1, (1, 2, 3, 4), 4))  # no fifth lag
 
 
 def test_scores_are_honest():

@@ -13,8 +13,8 @@ from structure import PACKAGE
 
 import wishflow as wf
 from wishflow.errors import ForkError
-from wishflow.numerics.devices import computing
-from wishflow.numerics.process import BlasLimit, Origin, release_control
+from wishflow.numerics.devices import compiled, computing
+from wishflow.numerics.process import BlasLimit, Origin, Programs, release_control
 
 
 @pytest.fixture(autouse=True)
@@ -249,3 +249,39 @@ if __name__ == "__main__":
 @pytest.mark.slow
 def test_processes_of_joblib_work():
     run(JOBS)
+
+
+# --- memory maps ---------------------------------------------------------------------------------
+
+
+def test_programs_are_forgotten_where_there_are_too_many_maps(tmp_path):
+    """Not below the limit, and not again before more have come."""
+    maps, released = tmp_path / "maps", []
+    programs = Programs(maps)
+    programs.add(lambda: released.append(1))
+    assert not programs.make_room()  # a system without such a file
+    for n, n_released in (
+        (Programs.MOST_MAPS - 1, 0),
+        (Programs.MOST_MAPS, 1),
+        (Programs.MOST_MAPS + 1, 1),
+        (30_000, 2),
+    ):
+        maps.write_bytes(b"a map\n" * n)
+        programs.make_room()
+        assert len(released) == n_released
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts memory maps as Linux lists them")
+def test_what_was_forgotten_leaves_no_maps_and_is_compiled_again(monkeypatch):
+    programs = Programs()
+    monkeypatch.setattr("wishflow.numerics.devices.PROGRAMS", programs)
+    monkeypatch.setattr(programs, "MOST_MAPS", 0)
+    monkeypatch.setattr(programs, "LEAST_RELEASED", 0)
+    functions = [compiled(lambda x, k=k: (x @ x.T + k).sum()) for k in range(20)]
+    x = np.ones((3, 2))
+    with computing():
+        before = [float(f(x)) for f in functions]
+        n_maps = programs._n_maps()
+        assert programs.make_room()
+        assert programs._n_maps() < n_maps - 2 * len(functions)
+        assert [float(f(x)) for f in functions] == before

@@ -8,6 +8,7 @@ import pytest
 import wishflow as wf
 from wishflow.errors import OptionError
 from wishflow.numerics.devices import computing
+from wishflow.series import choosing
 from wishflow.series.data import calendar
 from wishflow.series.layout import Layout
 
@@ -103,3 +104,47 @@ def test_one_lag_and_many_leave_the_same_inputs_for_the_kernel():
     np.testing.assert_array_equal(one, X[:, :7])
     many = Layout(2, 3, 4, 3).kernel_inputs(X)
     np.testing.assert_array_equal(many, X[:, [0, 1, 6]])
+
+
+@pytest.mark.parametrize(("freq", "name", "n_rows"), [("D", "weekdays", 7), ("MS", "months", 12), ("ME", "months", 12)])
+def test_fine_periods_tell_all_rows_of_a_cycle_apart(freq, name, n_rows):
+    """As many columns as indicators of the rows have, and of their span."""
+    index = pd.date_range("2021-03-03", periods=10 * n_rows, freq=freq)
+    periods = (calendar.FINE[name][0], name)
+    found = np.column_stack([np.ones(len(index)), calendar.harmonics(index, periods)])
+    assert found.shape[1] == np.linalg.matrix_rank(found) == n_rows
+    assert calendar.n_products(periods) == n_rows - 1 - 4
+    of_rows = index.dayofweek if freq == "D" else index.month
+    plain = calendar.harmonics(index, periods)[:, 4:]
+    for k in np.unique(of_rows):
+        assert np.ptp(plain[of_rows == k], axis=0).max() < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("freq", "fine"), [("D", ("weekdays",)), ("MS", ("months",)), ("B", ()), ("QS", ()), ("h", ())]
+)
+def test_fine_periods_are_asked_about_where_a_cycle_has_few_rows(freq, fine):
+    """Two harmonics tell the five rows of a week and the four of a year apart."""
+    index = pd.date_range("2021-03-01", periods=500, freq=freq)
+    assert choosing.fine_periods([index], choosing.eligible_periods([index])) == fine
+
+
+def test_a_peak_in_one_month_is_found():
+    rng = np.random.default_rng(0)
+    index = pd.date_range("2010-01-01", periods=120, freq="MS")
+    y = pd.Series(5.0 * (index.month == 12) + 0.5 * rng.normal(size=120), index)
+    model = wf.WishartForecaster(random_state=0).fit(y.iloc[:96])
+    assert model.calendar_ == ("year", "months")
+    mean = model.forecast(24, n_draws=200).mean.iloc[:, 0]
+    assert (mean[mean.index.month == 12] > 4.0).all() and (mean[mean.index.month != 12].abs() < 1.0).all()
+    assert "months" in model.summary()
+
+
+def test_a_model_with_fine_periods_is_stored(tmp_path):
+    index = pd.date_range("2010-01-01", periods=60, freq="MS")
+    y = pd.Series(5.0 * (index.month == 12) + np.random.default_rng(0).normal(size=60), index)
+    model = wf.WishartForecaster(random_state=0).fit(y)
+    model.save(tmp_path / "m.wishflow")
+    again = wf.load(tmp_path / "m.wishflow")
+    assert again.calendar_ == model.calendar_ == ("year", "months")
+    pd.testing.assert_frame_equal(again.forecast(12).mean, model.forecast(12).mean)

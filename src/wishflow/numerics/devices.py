@@ -20,7 +20,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, PRNGKeyArray
 
 from ..errors import PrecisionError
-from .process import BLAS, ORIGIN
+from .process import BLAS, ORIGIN, PROGRAMS
 
 # For annotations of what takes arrays of the host as they are: `Float[AnyArray, "N D"]`.
 AnyArray = Array | np.ndarray
@@ -129,6 +129,8 @@ def compiled(function: Callable, *, side_by_side: Callable[..., bool] | None = N
     @functools.cache
     def program(is_side_by_side: bool) -> Callable:
         return eqx.filter_jit(function, compiler_options=compiler_options(is_side_by_side))  # type: ignore[call-overload]
+
+    PROGRAMS.add(program.cache_clear)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

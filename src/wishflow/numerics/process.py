@@ -1,13 +1,15 @@
-"""What our computations share with the rest of the process: threads of BLAS, and where JAX was started."""
+"""What our computations share with the rest of the process: threads of BLAS, where JAX was started, memory maps."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import pickle
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from ..errors import ForkError
@@ -113,9 +115,47 @@ class Origin:
             )
 
 
-# Both are facts about the process, which is why they are kept here and not passed on.
+class Programs:
+    """Our compiled programs, each of which takes dozens of memory maps.
+
+    Linux lets a process have 65,530 of them, and beyond that LLVM ends the process. Some hundred fits to data of
+    different shapes are enough.
+    """
+
+    MOST_MAPS, LEAST_RELEASED = 20_000, 5_000
+
+    def __init__(self, maps: Path = Path("/proc/self/maps")) -> None:
+        self._maps = maps
+        self._releases: list[Callable[[], None]] = []
+        self._n_left = 0
+
+    def add(self, release: Callable[[], None]) -> None:
+        """A function that forgets some of them; what is needed again is compiled, or read from JAX's cache."""
+        self._releases.append(release)
+
+    def make_room(self) -> bool:
+        """Forget all of them where the process has too many maps, unless few have come since the last time. Other
+        systems have no such limit.
+        """
+        if not self._maps.exists() or self._n_maps() < max(self.MOST_MAPS, self._n_left + self.LEAST_RELEASED):
+            return False
+        import equinox as eqx  # brings JAX, which a worker starts after its environment is set
+
+        for release in self._releases:
+            release()
+        eqx.clear_caches()  # which hold the same programs
+        gc.collect()
+        self._n_left = self._n_maps()
+        return True
+
+    def _n_maps(self) -> int:
+        return self._maps.read_bytes().count(b"\n")
+
+
+# All are facts about the process, which is why they are kept here and not passed on.
 BLAS = BlasLimit()
 ORIGIN = Origin()
+PROGRAMS = Programs()
 
 
 def outcome(call: bytes, environment: Mapping[str, str]) -> tuple[Any, Exception | None]:

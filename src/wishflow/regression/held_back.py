@@ -13,7 +13,7 @@ from ..numerics.devices import compiled, random_key
 from ..numerics.meshes import kept_whole, on_all
 from ..numerics.padding import size_class
 from ..training.stacks import stacked
-from ..training.validation import AbstractHeldBack
+from ..training.validation import AbstractHeldBack, BestState
 from .batches import Batch, over_devices, padded_batch
 from .models import AbstractModel, predictive_log_density
 
@@ -71,3 +71,13 @@ class HeldBack(AbstractHeldBack):
         run = _row_scores_many if len(self.n_rows) > 1 else _row_scores
         found = np.asarray(run(models, self.batch, self.keys, self.n_paths, self.mesh)).reshape(len(self.n_rows), -1)
         return tuple(values[:n] for values, n in zip(found, self.n_rows, strict=True))
+
+
+def reason(is_flow: bool, best: BestState, reference: Float[np.ndarray, " R"], i: int) -> str:
+    """Which model was kept, and why."""
+    flow_density, gp_density = best.densities[i].mean(), reference.mean()
+    numbers = f"flow {flow_density:.4f} after {best.step[i]} iterations"
+    if np.isfinite(gp_density):
+        numbers += f", sparse GP {gp_density:.4f}"
+    which = "the flow was kept" if is_flow else "the sparse GP was kept"
+    return f"{which} (log density of {len(reference)} held-back rows, scaled: {numbers})"

@@ -23,20 +23,22 @@ from ..numerics import platform
 from ..numerics.devices import random_key
 from ..numerics.meshes import on_all
 from ..numerics.padding import size_class
+from ..numerics.process import PROGRAMS
 from ..training.journal import Journal, Trained
 from ..training.loop import DIVERGED, STOPPED, StochasticPhase
 from ..training.phases import AbstractPhase, Items, Outcome, Schedule, Stretch, run_phases, unchanged
 from ..training.specs import TrainingSpec
 from ..training.stacks import stacked, unstacked
-from ..training.validation import BestState, held_back, is_ahead
+from ..training.validation import held_back, is_ahead
 from ..wishart.specs import NoDiffusion
 from . import flow, sparse_gp
 from .batches import over_devices, padded_batch
 from .calibration import MOST_PATHS, Calibration, HonestRows, calibrate
-from .held_back import HeldBack
+from .held_back import HeldBack, reason
 from .law import Law
 from .lbfgs import CollapsedPhase
 from .leave_one_out import leave_one_out
+from .long_starts import best_of_starts
 from .objectives import is_bound
 from .prediction import predictive_components, predictive_log_prob
 from .specs import FlowSpec, SparseGPSpec
@@ -172,6 +174,7 @@ class Group:
 
 def train(problems: list[Problem], callbacks: Any = None) -> list[Trained]:
     """Train every problem; those that are alike are trained together where the platform does that."""
+    PROGRAMS.make_room()
     n_models = len(problems)
     trained: dict[int, Trained] = {}
     with CallbackList(callbacks) as calls:
@@ -237,11 +240,40 @@ def train_group(problems: list[Problem], calls: CallbackList, indices: tuple[int
     if _is_validated(problems[0]):
         return _train_validated(problems, calls, indices, n_models)
     group, journal = Group.of(problems), Journal(calls, indices, n_models)
-    outcome = run_phases(phases_of(group), start_of(group), journal)
-    trained = journal.trained(outcome.models, outcome.status, group.specs)
     if isinstance(group.spec, FlowSpec):
-        return trained
+        return _fitted(group, phases_of(group), start_of(group), journal).trained
+    trained = _fitted_gps(group, journal)
     return [_recalibrated(one, gp_calibration(p, one.model)) for one, p in zip(trained, problems, strict=True)]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """A finished run."""
+
+    outcome: Outcome
+    trained: list[Trained]
+
+
+def _fitted(group: Group, phases: list[AbstractPhase], models: PyTree, journal: Journal) -> _Run:
+    outcome = run_phases(phases, models, journal)
+    return _Run(outcome, journal.trained(outcome.models, outcome.status, group.specs))
+
+
+def _fitted_gps(group: Group, journal: Journal) -> list[Trained]:
+    """Sparse GPs; those that end as noise alone are fitted again, from long lengthscales."""
+    trained = _fitted(group, phases_of(group), start_of(group), journal).trained
+    if not all(map(_is_collapsed, group.problems)):
+        return trained
+    n_rows = group.items.data.X.shape[-2]
+
+    def alone(problem: Problem, Z: np.ndarray, training: TrainingSpec) -> Trained:
+        one = Group.of([dataclasses.replace(problem, training=training)], n_rows, (Z,))
+        return _fitted(one, phases_of(one), start_of(one), Journal(CallbackList())).trained[0]
+
+    return [
+        best_of_starts(first, p.training, p.X, p.y, functools.partial(alone, p, Z))
+        for p, first, Z in zip(group.problems, trained, group.Z, strict=True)
+    ]
 
 
 # --- recalibration -------------------------------------------------------------------------------
@@ -405,9 +437,10 @@ def _train_validated(
     seeds, n_paths = [p.seed for p in problems], problems[0].n_paths
 
     def fitted(group: Group, phases: list[AbstractPhase], models: PyTree, who: CallbackList) -> _Run:
-        journal = Journal(who, indices, n_models, started)
-        outcome = run_phases(phases, models, journal)
-        return _Run(outcome, journal.trained(outcome.models, outcome.status, group.specs))
+        return _fitted(group, phases, models, Journal(who, indices, n_models, started))
+
+    def fitted_gps(group: Group) -> list[Trained]:
+        return _fitted_gps(group, Journal(CallbackList(), indices, n_models, started))
 
     rows = HeldBack.of([(p.X, p.y) for p in held], seeds, n_paths, problems[0].mesh)
     flows = fitted(part, phases_of(part, rows), start_of(part), calls)
@@ -416,8 +449,8 @@ def _train_validated(
     if problems[0].keeps_flow:
         reference = [np.full_like(values, -np.inf) for values in best.densities]
     else:
-        gps = fitted(part_gp, phases_of(part_gp), start_of(part_gp), CallbackList())
-        laws = [Law.of(gp.model, gp_calibration(p, gp.model)) for p, gp in zip(kept, gps.trained, strict=True)]
+        gps = fitted_gps(part_gp)
+        laws = [Law.of(gp.model, gp_calibration(p, gp.model)) for p, gp in zip(kept, gps, strict=True)]
         reference = [predictive_log_prob(law, p.X, p.y, p.seed, 1)[0] for law, p in zip(laws, held, strict=True)]
     is_stopped = np.array([trained.status == STOPPED for trained in flows.trained])
     is_flow = np.array([is_ahead(a, b, 0.0) for a, b in zip(best.densities, reference, strict=True)]) | is_stopped
@@ -427,12 +460,12 @@ def _train_validated(
         rest = Stretch.after(best.step, whole.training.max_iter)
         ends = fitted(whole, [_flow_phase(whole, "all rows", unchanged, rest=rest)], best.models, calls)
     if not is_flow.all():
-        gps = fitted(whole_gp, phases_of(whole_gp), start_of(whole_gp), CallbackList())
+        gps = fitted_gps(whole_gp)
     states, chosen = unstacked(jax.tree.map(np.asarray, best.models), len(problems)), []
     for i, trained in enumerate(flows.trained):
-        why = _reason(bool(is_flow[i]), best, reference[i], i)
+        why = reason(bool(is_flow[i]), best, reference[i], i)
         if not is_flow[i]:
-            gp = gps.trained[i]
+            gp = gps[i]
             kept_gp = _as_flow(whole, i, trained, gp, why)
             chosen.append(_recalibrated(kept_gp, gp_calibration(problems[i], gp.model)))
             continue
@@ -444,14 +477,6 @@ def _train_validated(
     return chosen
 
 
-@dataclasses.dataclass(frozen=True)
-class _Run:
-    """A finished run."""
-
-    outcome: Outcome
-    trained: list[Trained]
-
-
 def _continued(first: Trained, last: Trained, why: str) -> Trained:
     """A flow after its steps with all rows; where these diverged, as it was before them."""
     if last.status.startswith(DIVERGED):
@@ -459,16 +484,6 @@ def _continued(first: Trained, last: Trained, why: str) -> Trained:
         return dataclasses.replace(first, status=status)
     history = pd.concat([first.history, last.history], ignore_index=True)
     return dataclasses.replace(last, history=history, n_iter=len(history), status=f"{first.status}; {why}")
-
-
-def _reason(is_flow: bool, best: BestState, reference: Float[np.ndarray, " R"], i: int) -> str:
-    """Which model was kept, and why."""
-    flow_density, gp_density = best.densities[i].mean(), reference.mean()
-    numbers = f"flow {flow_density:.4f} after {best.step[i]} iterations"
-    if np.isfinite(gp_density):
-        numbers += f", sparse GP {gp_density:.4f}"
-    which = "the flow was kept" if is_flow else "the sparse GP was kept"
-    return f"{which} (log density of {len(reference)} held-back rows, scaled: {numbers})"
 
 
 def _as_flow(group: Group, i: int, trained: Trained, gp: Trained, why: str) -> Trained:

@@ -46,10 +46,12 @@ def grows(values: Float[np.ndarray, "T D"]) -> Bool[np.ndarray, " D"]:
     return found.to_numpy() > LEAST_RANK_CORRELATION
 
 
-def priors_of(dim: int) -> list[Prior]:
-    """The candidates; one series has no others to see."""
+def priors_of(dim: int, lags: Sequence[int] = (), season: int | None = None) -> list[Prior]:
+    """The candidates; one series has no others to see. Those around increments of a season ago need its two lags."""
     crosses = CROSSES if dim > 1 else CROSSES[:1]
-    return [Prior(*values) for values in itertools.product(TIGHTNESSES, crosses, SUMS)]
+    has_season = season is not None and {season, season + 1} <= set(lags)
+    seasons = (None, season) if has_season else (None,)
+    return [Prior(*values) for values in itertools.product(TIGHTNESSES, crosses, SUMS, seasons)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Best:
     above_longest: float
 
 
-def chosen(stretches: Sequence[Stretch], sets: Sequence[tuple[int, ...]]) -> Best | None:
+def chosen(stretches: Sequence[Stretch], sets: Sequence[tuple[int, ...]], season: int | None = None) -> Best | None:
     """Lags (one of the sets, from short to long) and prior of the highest evidence; None where no row has a past.
 
     All candidates predict the same rows, those that have a past for each of them. Lags that leave less than half of the
@@ -78,7 +80,8 @@ def chosen(stretches: Sequence[Stretch], sets: Sequence[tuple[int, ...]]) -> Bes
         found = _sums(stretches, lags, first)
         if found is None:
             return None
-        evidence[lags] = {prior: log_evidence(found, lags, prior) for prior in priors_of(found.cross.shape[1])}
+        priors = priors_of(found.cross.shape[1], lags, season)
+        evidence[lags] = {prior: log_evidence(found, lags, prior) for prior in priors}
     highest = {lags: max(values.values()) for lags, values in evidence.items()}
     best = max(highest, key=lambda lags: highest[lags])
     prior = max(evidence[best], key=lambda one: evidence[best][one])

@@ -16,7 +16,8 @@ from jaxtyping import Bool, Float
 from ..numerics.scaling import Scaler
 from . import by_evidence
 from . import linear_gaussian as linear
-from .choosing import LEAST_ROWS, Config, Judge, eligible_periods
+from .choosing import LEAST_ROWS, Config, Judge, eligible_periods, fine_periods
+from .data.calendar import FINE
 from .data.transforms import SCALED_LOG
 from .linear_prior import DEFAULT, Prior
 
@@ -40,9 +41,11 @@ LEAST_SKEWNESS = 1.0
 
 
 def calendar_candidates(periods: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """No calendar, then all choices of the periods, the smaller ones first."""
+    """No calendar, then all choices of the periods, the smaller ones first; weekdays and months only beside the
+    harmonics of their period.
+    """
     choices = [tuple(p for i, p in enumerate(periods) if mask >> i & 1) for mask in range(1 << len(periods))]
-    return sorted(choices, key=len)
+    return sorted((c for c in choices if all(FINE[p][0] in c for p in c if p in FINE)), key=len)
 
 
 def lag_candidates(
@@ -76,11 +79,14 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True)
 class Given:
-    """Options that were given, and stay; None: they are to be chosen."""
+    """Options that were given, and stay; None: they are to be chosen. `is_linear` says whether the drift has a linear
+    part, which alone sees weekdays and months.
+    """
 
     lags: tuple[int, ...] | None = None
     periods: tuple[str, ...] | None = None
     transform: tuple[str | None, ...] | None = None
+    is_linear: bool = True
 
 
 def choose(judge: Judge, given: Given) -> tuple[Choice, ...]:
@@ -124,9 +130,23 @@ def by_rolled_forecasts(judge: Judge, given: Given) -> Choice:
 def by_the_evidence(judge: Judge, given: Given) -> Choice:
     """The calendar by rolled forecasts, then logarithms, lags and prior of the highest evidence.
 
-    Logarithms are compared with the longest of the candidates for the lags.
+    The calendar was chosen with few lags; the lags and prior without it may be better than those beside it.
     """
     config, reasons = _with_calendar(judge, given)
+    first = _by_the_evidence(judge, given, config, reasons)
+    if given.periods is not None or not config.periods:
+        return first
+    other = _by_the_evidence(judge, given, dataclasses.replace(config, periods=()), reasons)
+    best, _ = _best(judge, [other.config, first.config], _margin(judge))
+    if best is first.config:
+        return first
+    reasons = {**other.reasons, "calendar": f"with its lags and prior, none is as good as {', '.join(config.periods)}"}
+    return dataclasses.replace(other, reasons=reasons)
+
+
+def _by_the_evidence(judge: Judge, given: Given, config: Config, reasons: Mapping[str, str]) -> Choice:
+    """Beside the calendar of a config. Logarithms are compared with the longest of the candidates for the lags."""
+    reasons = dict(reasons)
     sets = [config.lags]
     if given.lags is None:
         sets = lag_candidates(judge.dim, judge.n_rows, judge.season, ROWS_PER_SMALL_WEIGHT)
@@ -134,7 +154,7 @@ def by_the_evidence(judge: Judge, given: Given) -> Choice:
         longest = dataclasses.replace(config, lags=sets[-1])
         found, reasons["transform"] = _with_evident_logarithms(judge, longest)
         config = dataclasses.replace(config, transform=found.transform)
-    best = by_evidence.chosen(judge.stretches(config), sets)
+    best = by_evidence.chosen(judge.stretches(config), sets, judge.season)
     if best is None:
         return Choice(config, reasons | {"prior": "too few rows to compare"}, EVIDENCE)
     if given.lags is None:
@@ -150,15 +170,17 @@ def _margin(judge: Judge) -> float:
 
 def _with_calendar(judge: Judge, given: Given) -> tuple[Config, dict[str, str]]:
     """Few lags, what was given, and the calendar that rolled forecasts choose."""
-    eligible = eligible_periods([p.index for p in judge.pieces])
+    indices = [p.index for p in judge.pieces]
+    eligible = eligible_periods(indices)
+    fine = fine_periods(indices, eligible) if given.is_linear else ()
     start = given.lags or ((1, 2, 3) if judge.n_rows >= 3 * LEAST_ROWS else (1,))
     transform = given.transform if given.transform is not None and any(given.transform) else ()
     config = Config(start, given.periods or (), transform)
     if given.periods is not None:
         return config, {}
-    options = [dataclasses.replace(config, periods=p) for p in calendar_candidates(eligible)]
+    options = [dataclasses.replace(config, periods=p) for p in calendar_candidates((*eligible, *fine))]
     config, said = _best(judge, options, _margin(judge))
-    named = ", ".join(eligible) or "no period that the data cover twice"
+    named = ", ".join((*eligible, *fine)) or "no period that the data cover twice"
     return config, {"calendar": f"of {named}: {said}"}
 
 

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from ..metrics import crps_gaussian
 from ..numerics.scaling import Scaler
 from . import linear_gaussian as linear
-from .data.calendar import PERIODS, harmonics, seconds
+from .data.calendar import FINE, PERIODS, harmonics, seconds
 from .data.effects import series_scalers
 from .data.transforms import ColumnTransforms
 from .linear_gaussian import LinearModel, Stretch
@@ -335,12 +335,17 @@ def eligible_periods(indices: Sequence[pd.Index]) -> tuple[str, ...]:
     )
 
 
-def season_of(indices: Sequence[pd.Index], periods: tuple[str, ...]) -> int | None:
-    """Rows in the shortest of the periods; None where there is none.
+def fine_periods(indices: Sequence[pd.Index], periods: tuple[str, ...]) -> tuple[str, ...]:
+    """Weekdays of days and months of the year, where the period has so few rows."""
+    return tuple(fine for fine, (name, n, _) in FINE.items() if name in periods and _rows_in(indices, name) == n)
 
-    The mean gap counts the weekends that business days leave out, five rows being a week, but no long gap.
-    """
-    if not periods:
-        return None
+
+def season_of(indices: Sequence[pd.Index], periods: tuple[str, ...]) -> int | None:
+    """Rows in the shortest of the periods; None where there is none."""
+    return _rows_in(indices, periods[0]) if periods else None
+
+
+def _rows_in(indices: Sequence[pd.Index], period: str) -> int:
+    """The mean gap counts the weekends that business days leave out, five rows being a week, but no long gap."""
     gaps = np.diff(seconds(max(indices, key=len)))
-    return round(PERIODS[periods[0]][0] / float(gaps[gaps <= LONGEST_STEP * np.median(gaps)].mean()))
+    return round(PERIODS[period][0] / float(gaps[gaps <= LONGEST_STEP * np.median(gaps)].mean()))

@@ -126,6 +126,7 @@ def settings_of(options: Mapping[str, Any], panel: Panel, X: Panel | None, fract
         None if is_auto(options["lags"]) else chosen_lags(plain.lags),
         None if is_auto(options["calendar"]) else given_periods(judge, plain.calendar),
         None if is_auto(options["transform"]) else named_transforms(plain.transform, panel),
+        "linear" in str(options["drift"]),
     )
     # Many small systems: threads of BLAS wait for each other longer than they compute.
     with BLAS.held():

@@ -12,6 +12,7 @@ import numpy as np
 from ..callbacks import CallbackList
 from ..inducing.points import inducing_points
 from ..numerics.devices import computing, on_device
+from ..numerics.process import PROGRAMS
 from ..training.backends import Workers
 from ..training.checkpoints import checkpoints_among
 from ..training.journal import Trained
@@ -63,6 +64,7 @@ def train(
     Only tasks with rolled validation are compared: on the same rows, in the same units, each by what it keeps.
     `callbacks` makes callbacks, given a number of items. One that ends training ends it for good.
     """
+    PROGRAMS.make_room()
     prepared = [_prepared(task, calibrates) for task in tasks]
     with computing(), CallbackList(callbacks(prepared[0].n_items)) as calls:
         found = _trained(prepared[0], calls, workers)

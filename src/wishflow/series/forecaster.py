@@ -185,7 +185,7 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
     lags_ : tuple of int
         The lags.
     calendar_ : tuple of str
-        The periods of the calendar: some of "day", "week", "year" and "day*year".
+        The periods of the calendar: some of "day", "week", "year", "day*year", "weekdays" and "months".
     transform_ : str, transformer, dict or None
         The transform, as given, or as chosen by column.
     rank_ : int or None

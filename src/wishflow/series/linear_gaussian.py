@@ -13,7 +13,7 @@ import numpy as np
 import scipy.linalg.lapack
 from jaxtyping import Bool, Float, Int
 
-from .linear_prior import Prior, inputs_of, precision, precision_of_sums
+from .linear_prior import Prior, inputs_of, means, precision, precision_of_sums
 
 # Ridge of covariates and the constant, as a share of the rows: only so that harmonics that coincide can be told apart.
 SMALL_RIDGE = 1e-6
@@ -99,6 +99,14 @@ class Moments:
     def gram_of(self, d: int) -> Float[np.ndarray, "K K"]:
         return self.gram - self.left_out[d] if d in self.left_out else self.gram
 
+    def about(self, weights: Float[np.ndarray, "D K"]) -> Moments:
+        """The sums of what these weights leave of the targets."""
+        if not weights.any():
+            return self
+        told = np.stack([self.gram_of(d) @ row for d, row in enumerate(weights)], axis=1)
+        squares = self.squares - np.sum(weights.T * (2.0 * self.cross - told), axis=0)
+        return dataclasses.replace(self, cross=self.cross - told, squares=squares)
+
 
 def design(stretch: Stretch, lags: Sequence[int]) -> Float[np.ndarray, "N K"]:
     """Rows (lags, u, 1) of all steps that have a whole past; the first of them leads to row max(lags)."""
@@ -129,6 +137,8 @@ def regression(found: Moments, lags: Sequence[int], prior: Prior) -> LinearModel
     also share a factorisation. The covariance is diagonal: `with_covariance` finds that of the residuals.
     """
     K, dim = found.cross.shape
+    start = means(lags, dim, K, prior)
+    found = found.about(start)
     ridge = _Ridge.of(found, lags, prior)
     weights = np.zeros((dim, K))
     alone = range(dim) if prior.is_separate else found.left_out
@@ -139,6 +149,7 @@ def regression(found: Moments, lags: Sequence[int], prior: Prior) -> LinearModel
     for value in np.unique(ridge.noise[shared]):
         group = shared[ridge.noise[shared] == value]
         weights[group] = _shared_solutions(found, ridge, group)
+    weights += start
     return LinearModel(tuple(lags), weights[:, :-1], weights[:, -1], np.diag(ridge.variances))
 
 
@@ -149,6 +160,7 @@ def log_evidence(found: Moments, lags: Sequence[int], prior: Prior) -> float:
     weights and σ² are integrated out (Giannone, Lenza and Primiceri 2015), R being a guess of σ² times the precision.
     """
     K, dim = found.cross.shape
+    found = found.about(means(lags, dim, K, prior))
     ridge, total = _Ridge.of(found, lags, prior), 0.0
     for d in range(dim):
         at = inputs_of(d, len(lags), dim, K, prior)

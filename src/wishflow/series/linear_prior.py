@@ -32,11 +32,15 @@ class Prior:
         The standard deviation of the sum of the weights of one series over all lags. A small one says that the level of
         a series does not matter, and 0 makes the model one of increments; infinity says nothing. A tuple has one for
         each series that is seen, whatever the target: series with 0 enter all equations by their increments.
+    season : int, optional
+        s: the mean of the prior is x_{t−1} + x_{t−s} − x_{t−s−1} instead of a random walk, so that each series repeats
+        its increments of a season ago. Own rows s and s + 1 steps back then have the standard deviation τ.
     """
 
     tightness: float = TIGHTNESS
     cross: float = CROSS
     sums: float | tuple[float, ...] = math.inf
+    season: int | None = None
 
     @property
     def is_separate(self) -> bool:
@@ -50,7 +54,8 @@ class Prior:
             sums = f", increments of {sum(value == 0.0 for value in self.sums)} of {len(self.sums)} series"
         else:
             sums = "" if math.isinf(self.sums) else f", sums over lags of scale {self.sums:g}"
-        return f"scale {self.tightness:g} of the weights, {others}{sums}"
+        season = "" if self.season is None else f", around increments {self.season} rows back"
+        return f"scale {self.tightness:g} of the weights, {others}{sums}{season}"
 
 
 DEFAULT = Prior()
@@ -61,8 +66,19 @@ def precision(lags: Sequence[int], dim: int, n_inputs: int, prior: Prior) -> Flo
     found = np.zeros((dim, n_inputs))
     cross = 1.0 if prior.is_separate else prior.cross
     for i, lag in enumerate(lags):
-        own = (lag / prior.tightness) ** 2
+        is_seasonal = prior.season is not None and lag in (prior.season, prior.season + 1)
+        own = ((1 if is_seasonal else lag) / prior.tightness) ** 2
         found[:, i * dim : (i + 1) * dim] = np.where(np.eye(dim, dtype=bool), own, own * cross**2)
+    return found
+
+
+def means(lags: Sequence[int], dim: int, n_inputs: int, prior: Prior) -> Float[np.ndarray, "D K"]:
+    """Means of single weights."""
+    found = np.zeros((dim, n_inputs))
+    if prior.season is not None:
+        for lag, value in ((prior.season, 1.0), (prior.season + 1, -1.0)):
+            i = list(lags).index(lag)
+            found[:, i * dim : (i + 1) * dim] = value * np.eye(dim)
     return found
 
 

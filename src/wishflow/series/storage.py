@@ -34,7 +34,7 @@ from ..training.journal import history_of_file
 from ..wishart.specs import Wishart
 from ..wishart.wishart import n_outputs
 from .autoregressive import Start
-from .data.calendar import PERIODS, SEASONAL, harmonics
+from .data.calendar import FINE, PERIODS, SEASONAL, harmonics
 from .data.frames import ONLY
 from .data.times import TimeAxis
 from .data.transforms import ColumnTransforms
@@ -291,7 +291,7 @@ def check_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     require(names or "index_names" not in header, "the index has no names, not even empty ones")
     require(is_panel is True or header["keys"] == [ONLY], f"one series has the keys {str(header['keys'])[:100]}")
     require(all(one is None or isinstance(one, str) for one in names), f"the names of the index are {str(names)[:100]}")
-    known = (*PERIODS, SEASONAL)
+    known = (*PERIODS, SEASONAL, *FINE)
     require(set(header["periods"]) <= set(known) and isinstance(header["periods"], list), f"periods are not of {known}")
     if header.get("reservoir") is not None:
         _check_rows(header["reservoir"], "reservoir", arrays, n_columns)

@@ -14,6 +14,9 @@ PERIODS = {"day": (DAY, 3), "week": (7 * DAY, 2), "year": (365.2425 * DAY, 2)}
 # Every harmonic of the day times every one of the year: a daily cycle that changes with the season.
 SEASONAL = "day*year"
 CALENDARS = ("seasonal",)
+# What the harmonics of a period leave out of a cycle of a few rows: the period, the rows, and the field of a stamp that
+# counts them. A sale in December is no sum of two harmonics.
+FINE = {"weekdays": ("week", 7, "dayofweek"), "months": ("year", 12, "month")}
 
 
 def chosen_periods(indices: list[pd.Index], gap_seconds: float, is_seasonal: bool = False) -> tuple[str, ...]:
@@ -31,23 +34,31 @@ def chosen_periods(indices: list[pd.Index], gap_seconds: float, is_seasonal: boo
 
 
 def n_products(periods: tuple[str, ...]) -> int:
-    """How many of the columns of `harmonics`, the last ones, are products."""
-    return 4 * PERIODS["day"][1] * PERIODS["year"][1] if SEASONAL in periods else 0
+    """How many of the columns of `harmonics`, the last ones, are for the linear drift alone: products, and harmonics
+    above those of a period.
+    """
+    n_fine = sum(n_rows - 1 - 2 * PERIODS[name][1] for fine, (name, n_rows, _) in FINE.items() if fine in periods)
+    return n_fine + (4 * PERIODS["day"][1] * PERIODS["year"][1] if SEASONAL in periods else 0)
 
 
 def seconds(index: pd.Index) -> np.ndarray:
     """Seconds of the wall clock since 1970."""
+    return _wall_clock(index).as_unit("ns").asi8 / 1e9
+
+
+def _wall_clock(index: pd.Index) -> pd.DatetimeIndex:
     stamps = index.to_timestamp() if isinstance(index, pd.PeriodIndex) else pd.DatetimeIndex(index)
-    naive = stamps.tz_localize(None) if stamps.tz is not None else stamps
-    return naive.as_unit("ns").asi8 / 1e9
+    return stamps.tz_localize(None) if stamps.tz is not None else stamps
 
 
 def harmonics(index: pd.Index, periods: tuple[str, ...]) -> np.ndarray:
-    """cos and sin of 2π k t/period, k = 1 … order, side by side, then products: (N, 2 Σ orders + n_products)."""
+    """cos and sin of 2π k t/period, k = 1 … order, side by side, then products, then those of the periods in `FINE`:
+    (N, 2 Σ orders + n_products).
+    """
     t = seconds(index)
     columns = []
     for name in periods:
-        if name == SEASONAL:
+        if name not in PERIODS:
             continue
         period, order = PERIODS[name]
         # The week starts on a Monday: 1970-01-01 was a Thursday; a phase changes nothing but the names.
@@ -55,10 +66,23 @@ def harmonics(index: pd.Index, periods: tuple[str, ...]) -> np.ndarray:
             angle = 2.0 * np.pi * k * t / period
             columns += [np.cos(angle), np.sin(angle)]
     plain = np.stack(columns, axis=1) if columns else np.zeros((len(index), 0))
-    if SEASONAL not in periods:
-        return plain
-    day, year = (harmonics(index, (name,)) for name in ("day", "year"))
-    return np.concatenate([plain, (day[:, :, None] * year[:, None]).reshape(len(index), -1)], axis=1)
+    parts = [plain]
+    if SEASONAL in periods:
+        day, year = (harmonics(index, (name,)) for name in ("day", "year"))
+        parts.append((day[:, :, None] * year[:, None]).reshape(len(index), -1))
+    parts += [_fine_harmonics(index, name) for name in periods if name in FINE]
+    return np.concatenate(parts, axis=1)
+
+
+def _fine_harmonics(index: pd.Index, name: str) -> np.ndarray:
+    """cos and sin of 2π k i/n of the i-th of n rows in a cycle, k from the order of its period + 1 to n/2 (cos alone):
+    together with the harmonics of the period they tell the rows apart.
+    """
+    period, n_rows, field = FINE[name]
+    angle = 2.0 * np.pi * getattr(_wall_clock(index), field).to_numpy() / n_rows
+    orders = range(PERIODS[period][1] + 1, n_rows // 2 + 1)
+    columns = [f(k * angle) for k in orders for f in ((np.cos, np.sin) if 2 * k < n_rows else (np.cos,))]
+    return np.stack(columns, axis=1)
 
 
 def with_harmonics(covariates: np.ndarray, index: pd.Index, periods: tuple[str, ...]) -> np.ndarray:
