@@ -17,7 +17,7 @@ from ..series.data.frames import ONLY
 from .options import SeriesModel
 from .regression import MODEL_FILE, check_table_output, checked_levels, loaded
 from .series_files import SeriesData, Source, check_has_future, check_horizon, check_matches, check_regular
-from .tables import PAGE, check_output, listed, write_table
+from .tables import PAGE, check_output, counted, listed, write_table
 from .terminal import Terminal
 
 
@@ -72,7 +72,7 @@ def run_forecast(
     files: Files,
     model: SeriesModel,
     span: str,
-    quantiles: Sequence[float],
+    quantiles: Sequence[str],
     n_draws: int,
 ) -> None:
     """Fit, or take a saved model on to the rows given, and forecast."""
@@ -115,7 +115,7 @@ def _answer(
         paths = ", ".join(f"{name}: {path}" for name, path in written.items() if path is not None)
         terminal.result(
             answer,
-            f"{len(fitted.columns_)} series{panel}, {n_steps} steps from {span}, {seconds:.1f} s\n"
+            f"{len(fitted.columns_)} series{panel}, {counted(n_steps, 'step')} from {span}, {seconds:.1f} s\n"
             f"{fitted.status_}\n{paths}",
         )
 
@@ -131,7 +131,8 @@ def forecaster_of(path: Path) -> WishartForecaster:
     fitted = loaded(path)
     if not isinstance(fitted, WishartForecaster):
         raise ModelFileError(
-            f"{str(path)!r} holds a {type(fitted).__name__}, which has no time; use `wishflow predict {path} data.csv`."
+            f"{str(path)!r} holds a {type(fitted).__name__}, which does not forecast series; use "
+            f"`wishflow predict {path} data.csv`."
         )
     return fitted
 
@@ -151,11 +152,9 @@ def continued(terminal: Terminal, fitted: WishartForecaster, data: SeriesData) -
         return fitted
     unseen = [key for key in new if key not in ends]
     if unseen:
-        terminal.note(
-            f"Note: the series {listed(unseen)} are new to the model; they have the parameters of the others."
-        )
+        terminal.note(f"Note: the series {listed(unseen)} are new to the model; they are forecast with its parameters.")
     n_rows = sum(map(len, new.values()))
-    terminal.note(f"{n_rows} rows after {end} were added to what the model knows; its parameters stay.")
+    terminal.note(f"{counted(n_rows, 'row')} after {end} added to the model; its parameters did not change.")
     return fitted.update(new if fitted.is_panel_ else new[ONLY], data.X)
 
 
