@@ -293,6 +293,19 @@ def test_the_column_of_dates_is_found(tmp_path):
         assert time_index(whole, "day", path)[-1] == 20240209
 
 
+def test_options_of_a_fit_are_refused_beside_a_saved_model(folder):
+    """They were ignored."""
+    series = ("--from", folder / "series.wishflow", "--horizon", 3)
+    rows = ("evaluate", folder / "rows.csv", "--from", folder / "rows.wishflow")
+    for given, option in (
+        (("forecast", folder / "series.csv", *series, "--freq", "D"), "--freq"),
+        (("evaluate", folder / "series.csv", *series, "--max-iter", 5), "--max-iter"),
+        ((*rows, "--members", 3), "--members"),
+    ):
+        result = run(*given)
+        assert result.exit_code == 2 and f"{option} is for a new fit" in result.stderr
+
+
 def test_a_step_much_shorter_than_the_gaps_is_named():
     """Of a grid with one value in 24 rows, forecasts of 1e26 came without a word."""
     days = pd.date_range("2024-01-01", periods=40, name="date")

@@ -185,6 +185,8 @@ def evaluate(
         outputs = evaluation.Outputs(output, report)
         outputs.check()
         _check_kind_of_data(horizon, target, columns, series_columns)
+        if saved is not None:
+            options.check_no_fit(model if horizon is None else series_model)
         rows = regression.Source(data, columns, drop_missing, reading)
         if horizon is not None:
             source = series_files.Source(data, series_columns, reading)

@@ -14,7 +14,7 @@ from .. import WishartForecaster, enable_compilation_cache
 from ..errors import ModelFileError, OptionError
 from ..report.numbers import span_in_words
 from ..series.data.frames import ONLY
-from .options import SeriesModel
+from .options import SeriesModel, check_no_fit
 from .regression import MODEL_FILE, check_table_output, checked_levels, loaded
 from .series_files import SeriesData, Source, check_has_future, check_horizon, check_matches, check_regular
 from .tables import PAGE, check_output, counted, listed, write_table
@@ -79,6 +79,8 @@ def run_forecast(
     files.check(terminal)
     if source.path is None and files.model is None:
         raise OptionError("neither a file of series nor --from was given; expected one of them, or both.")
+    if files.model is not None:
+        check_no_fit(model)
     levels, fh = checked_levels(quantiles), horizon_of(span)
     saved = None if files.model is None else forecaster_of(files.model)
     data = source.read(terminal, saved)

@@ -13,6 +13,8 @@ from typing import Annotated, Any, Optional, get_type_hints
 
 import typer
 
+from ..errors import OptionError
+
 QUANTILES = ["0.05", "0.25", "0.5", "0.75", "0.95"]
 
 Data = Annotated[Path, typer.Argument(help="The table: a CSV or Parquet file.", show_default=False)]
@@ -147,6 +149,13 @@ def changed(group: Any) -> list[str]:
     """The options of a group that were given, as they are written."""
     given = [f.name for f in dataclasses.fields(group) if getattr(group, f.name) not in (f.default, [])]
     return [f"--{name.replace('_', '-')}" for name in given]
+
+
+def check_no_fit(model: RowModel | SeriesModel) -> None:
+    """Options of a fit have no meaning for a saved model."""
+    given = changed(model)
+    if given:
+        raise OptionError(f"{given[0]} is for a new fit, but --from names a saved model; leave one of them out.")
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
