@@ -327,8 +327,8 @@ def test_bar_prints_a_line_now_and_then_where_there_is_no_terminal():
 @pytest.mark.parametrize(
     ("n_steps", "seconds", "said"),
     [
-        (800, 20.0, "training will take about 2:40 (800 steps at most)"),
-        (None, 20.0, "phase 'flow' will take about 1:20 (400 steps at most)"),
+        (800, 20.0, "training will take at most about 2:40 (800 steps)"),
+        (None, 20.0, "phase 'flow' will take at most about 1:20 (400 steps)"),
         (800, 5.0, None),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import warnings
@@ -14,9 +15,11 @@ from typer.testing import CliRunner
 
 import wishflow as wf
 from wishflow.cli.commands import app
-from wishflow.cli.options import Reading
+from wishflow.cli.options import Reading, RowColumns
+from wishflow.cli.regression import Source, read_rows
 from wishflow.cli.rivals import VectorAutoregression
-from wishflow.cli.tables import numbers, read_table
+from wishflow.cli.series_files import SeriesData, check_regular
+from wishflow.cli.tables import guessed_time, numbers, read_table, time_index
 from wishflow.numerics.tables import in_words, level_name
 from wishflow.series.data.calendar import harmonics
 
@@ -217,6 +220,109 @@ def test_commas_are_decimals_only_where_nothing_speaks_against_it(tmp_path):
         read_text(path, "answers;area\n1,2;3.5\n3;4.5\n2,3;x\n")
 
 
+def test_commas_separate_thousands_where_points_say_so(tmp_path):
+    """Exports such as 1,234.50 were text, and a target of them was taken for classes."""
+    path = tmp_path / "a.csv"
+    found = read_text(path, 'price,n\n"1,234.50","2,000"\n-950.00,"1,250"\n,"3,000"\n')
+    np.testing.assert_array_equal(found["price"], [1234.5, -950.0, np.nan])
+    assert found["n"].tolist() == [2000, 1250, 3000]
+    assert read_text(path, "a;b\n1,250;1\n2,000;2\n", decimal=".")["a"].tolist() == [1250, 2000]
+
+
+def test_damage_of_text_files_is_named(tmp_path):
+    path = tmp_path / "a.csv"
+    with pytest.raises(wf.errors.DataError, match=r"line 3 of .* has 3 cells; expected 2"):
+        read_text(path, "a,b\n1,2\n1,2,3\n")
+    with pytest.warns(UserWarning, match=r"names 'a' more than once; the second column is read as 'a\.1'"):
+        assert list(read_text(path, "a,a\n1,2\n")) == ["a", "a.1"]
+    with pytest.warns(UserWarning, match="a column with neither a name nor values"):
+        assert list(read_text(path, "a,b,\n1,2,\n3,4,\n")) == ["a", "b"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert list(read_text(path, "a.1,b\n1,2\n")) == ["a.1", "b"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        ([f"${k}.50" for k in range(40)], r"numbers with other signs, such as '\$0\.50' in line 2"),
+        (["50 %", "60 %"] * 20, "--task classify"),
+        (pd.date_range("2024-01-01", periods=40).astype(str), "40 different values in 40 rows"),
+    ],
+    ids=["dollars", "percents", "dates"],
+)
+def test_numbers_with_signs_and_dates_are_no_classes(folder, cells, said):
+    """Each of them was a class of its own."""
+    table = pd.read_csv(folder / "rows.csv").head(40).assign(y=cells)
+    table.to_csv(folder / "signs.csv", index=False)
+    result = run("fit", folder / "signs.csv", "--target", "y")
+    assert result.exit_code == 1 and re.search(said, result.stderr), result.output
+    labels = read_rows(Source(folder / "signs.csv", RowColumns(task="classify")), ["y"])
+    assert labels.classifies
+
+
+def test_ids_among_the_inputs_are_named(folder):
+    rows = pd.read_csv(folder / "rows.csv")
+    rows.assign(number=np.arange(100, 160)).to_csv(folder / "ids.csv", index=False)
+    fit = ("fit", folder / "ids.csv", "-t", "y", "--model", "sgp", "--max-iter", 5, "-o", folder / "ids.wishflow")
+    assert "if it is an id, leave it out with --drop number." in run(*fit).stderr
+    assert "if it is an id" not in run(*fit, "--drop", "number").stderr
+
+
+def test_lists_of_targets_and_quantiles_may_have_commas(folder):
+    fit = ("fit", folder / "rows.csv", "-t", "y,z", "--model", "sgp", "--max-iter", 5, "-o", folder / "yz.wishflow")
+    assert answer_of(*fit)["targets"] == ["y", "z"]
+    predict = ("predict", folder / "yz.wishflow", folder / "new.csv", "-o", folder / "yz.csv", "--no-inputs")
+    assert answer_of(*predict, "--quantile", "0.9,0.1")["columns"][2:4] == ["y_q10", "y_q90"]
+    assert "--quantile x given; expected probabilities" in run(*predict, "--quantile", "0.1,x").stderr
+
+
+def test_the_column_of_dates_is_found(tmp_path):
+    """Dates that begin with the day, with empty cells, or of a given format."""
+    path = tmp_path / "a.csv"
+    days = pd.date_range("2024-01-01", periods=40)
+    frame = pd.DataFrame({"y": range(40), "day": days.strftime("%d.%m.%Y"), "kind": "may"})
+    assert guessed_time(frame, path) == "day"
+    assert time_index(frame, "day", path)[-1] == days[-1]
+    frame.loc[3, "day"] = None
+    assert guessed_time(frame, path) == "day"
+    whole = pd.DataFrame({"y": range(40), "day": days.strftime("%Y%m%d").astype(int)})
+    assert guessed_time(whole, path, "%Y%m%d") == "day"
+    assert time_index(whole, "day", path, "%Y%m%d")[-1] == days[-1]
+    with pytest.warns(UserWarning, match=r"numbers such as 20240101, .*--date-format %Y%m%d"):
+        assert time_index(whole, "day", path)[-1] == 20240209
+
+
+def test_options_of_a_fit_are_refused_beside_a_saved_model(folder):
+    """They were ignored."""
+    series = ("--from", folder / "series.wishflow", "--horizon", 3)
+    rows = ("evaluate", folder / "rows.csv", "--from", folder / "rows.wishflow")
+    for given, option in (
+        (("forecast", folder / "series.csv", *series, "--freq", "D"), "--freq"),
+        (("evaluate", folder / "series.csv", *series, "--max-iter", 5), "--max-iter"),
+        ((*rows, "--members", 3), "--members"),
+    ):
+        result = run(*given)
+        assert result.exit_code == 2 and f"{option} is for a new fit" in result.stderr
+
+
+def test_a_step_much_shorter_than_the_gaps_is_named():
+    """Of a grid with one value in 24 rows, forecasts of 1e26 came without a word."""
+    days = pd.date_range("2024-01-01", periods=40, name="date")
+    data = SeriesData(pd.DataFrame({"y": np.arange(40.0)}, days))
+    with pytest.warns(UserWarning, match=r"--freq h is much shorter than the gaps between rows \(median 24 steps\)"):
+        assert check_regular(data, "h") is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_regular(data, "D")
+
+
+def test_a_horizon_longer_than_the_held_out_rows_is_found_before_the_fit(folder, monkeypatch):
+    monkeypatch.setattr("wishflow.cli.evaluation.built", None)
+    result = run("evaluate", folder / "series.csv", "--time", "date", "--horizon", 17)
+    assert result.exit_code == 2 and "beyond the 16 held-out rows" in result.stderr
+
+
 def test_labels_become_inputs_of_fit_and_of_predict(folder):
     """As by hand with a column of 0 and 1 for each label; labels in another order or by other numbers of rows too."""
     rows = pd.read_csv(folder / "rows.csv").drop(columns="z")
@@ -287,7 +393,7 @@ def test_help_has_an_example(command):
 
 def test_the_help_of_all_has_an_example_and_the_exit_codes():
     text = " ".join(run("--help").stdout.split())
-    assert "Example: wishflow fit houses.csv" in text and "Exit codes: 0 done" in text
+    assert "Example: wishflow fit houses.csv" in text and "Exit codes: 0 success" in text
 
 
 def test_help_loads_nothing_heavy():

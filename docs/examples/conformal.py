@@ -57,13 +57,13 @@ def compared(**flow_options) -> pd.DataFrame:
     # Without validation rows the flow is always kept; otherwise the sparse GP might replace it on so few rows.
     flow = wf.FlowRegressor(n_inducing=20, random_state=0, validation_fraction=0, **flow_options).fit(X_fit, y_fit)
     intervals = {
-        "sparse GP, 200 rows: predictive law": whole.predict_interval(X_new, COVERAGE),
+        "sparse GP, 200 rows: predictive distribution": whole.predict_interval(X_new, COVERAGE),
         "sparse GP, 200 rows: CV+": cross_conformal(whole, X, y, X_new),
         "sparse GP, 200 rows: jackknife+-after-bootstrap": jackknife_after_bootstrap(whole, X, y, X_new),
     }
     for name, model in (("sparse GP", half), ("flow", flow)):
         intervals |= {
-            f"{name}, 100 rows: predictive law": model.predict_interval(X_new, COVERAGE),
+            f"{name}, 100 rows: predictive distribution": model.predict_interval(X_new, COVERAGE),
             f"{name}, 100 + 100 rows: split conformal": split_conformal(model, X_cal, y_cal, X_new),
             f"{name}, 100 + 100 rows: conformal_region": region(model, X_cal, y_cal, X_new),
         }

@@ -568,7 +568,7 @@ class ProgressBar(Callback):
         total = n_steps / event.step * (time.perf_counter() - self._clock)
         if total > LONG_FIT:
             of = f"phase {event.phase!r}" if self.n_steps is None else "training"
-            said = f"{of} will take about {clock(total)} ({n_steps} steps at most)"
+            said = f"{of} will take at most about {clock(total)} ({n_steps} steps)"
             self._started.print(said, soft_wrap=True, highlight=False, markup=False)
 
     def _seconds_left(self, event: ChunkEvent) -> float | None:

@@ -103,7 +103,7 @@ def test_lengths_that_differ(estimator, X, y, labels):
 def test_text_where_numbers_belong(estimator, X, y, labels):
     target = labels if is_classifier(estimator) else y
     frame = pd.DataFrame({"size": X[:, 0], "colour": "red"})
-    with pytest.raises(DataError, match=r"hold text .*red.*OneHotEncoder"):
+    with pytest.raises(DataError, match=r"column 'colour' of X holds text .*red.*OneHotEncoder"):
         clone(estimator).fit(frame, target)
 
 

@@ -67,11 +67,13 @@ def test_the_script_shows_our_intervals_beside_conformal_ones(example):
     """Bands: what 100 calibration rows leave open, at 99.9 %; for CV+ and jackknife+ at least 1 − 2α."""
     table = example.compared(max_iter=200, n_predict_samples=50)
     coverage = table["coverage"]
-    assert sum("predictive law" in name for name in table.index) == 3 and (table["mean width"] > 0.0).all()
+    assert sum("predictive distribution" in name for name in table.index) == 3 and (table["mean width"] > 0.0).all()
     low, high = (count / 2000 for count in scipy.stats.betabinom(2000, 91, 10).interval(0.999))
     for name in table.index[["100 + 100" in name for name in table.index]]:
         assert low <= coverage[name] <= high, table
     for name in ("CV+", "jackknife+-after-bootstrap"):
         assert 0.8 <= coverage[f"sparse GP, 200 rows: {name}"] <= 0.97, table
     # The two models are not the same one under two names.
-    assert coverage["flow, 100 rows: predictive law"] != coverage["sparse GP, 100 rows: predictive law"]
+    assert (
+        coverage["flow, 100 rows: predictive distribution"] != coverage["sparse GP, 100 rows: predictive distribution"]
+    )

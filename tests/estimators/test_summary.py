@@ -49,7 +49,7 @@ def test_without_diffusion_or_without_noise_there_is_nothing_to_compare(name):
 
 
 def test_a_collapsed_diffusion_is_named_with_what_to_do(X, y, flow):
-    assert "collapsed" not in flow.summary() and "of that of the noise" in flow.summary()
+    assert "collapsed" not in flow.summary() and "times that of the observation noise" in flow.summary()
     dead = collapsed(flow)
     assert regression.diffusion_ratio(dead.model_) < 0.01 * regression.diffusion_ratio(flow.model_)
     assert "it has collapsed" in dead.summary() and "diffusion='none'" in dead.summary()

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ..errors import DataError
-from .tables import listed
+from .tables import PLAIN, listed, marked_number
 
 # More labels than this are rather names of rows.
 MOST_LABELS = 50
@@ -67,16 +67,24 @@ def check_inputs(frame: pd.DataFrame, names: Sequence[str], path: Path) -> None:
     texts = [name for name in names if _holds_text(frame[name])]
     if not texts:
         return
+    for name in texts:
+        found = marked_number(frame[name])
+        if found is not None:
+            raise DataError(
+                f"column {name!r} of {str(path)!r} holds numbers with other signs, such as {found[0]!r} in line "
+                f"{found[1]}; {PLAIN}, or leave the column out ({_options('--drop', [name])})."
+            )
     few = [name for name in texts if frame[name].nunique() <= min(MOST_LABELS, len(frame) // 4)]
     others = [name for name in texts if name not in few]
     ways = []
     if few:
-        ways.append(f"make inputs of labels ({_options('--categories', few)})")
+        ways.append(f"turn labels into inputs ({_options('--categories', few)})")
     ways.append(f"leave columns out ({_options('--drop', others or few)})")
+    said = (", and " if few and others else ", or ").join(ways)
     row = int(np.flatnonzero(frame[texts[0]].notna())[0])
     raise DataError(
         f"column{'' if len(texts) == 1 else 's'} {listed(texts)} of {str(path)!r} hold{'s' if len(texts) == 1 else ''} "
-        f"text, such as {str(frame[texts[0]].iloc[row])!r} in line {row + 2}; expected numbers: {', or '.join(ways)}."
+        f"text, such as {str(frame[texts[0]].iloc[row])!r} in line {row + 2}; expected numbers: {said}."
     )
 
 

@@ -18,13 +18,13 @@ from .terminal import Commands, answering
 
 app = typer.Typer(
     cls=Commands,
-    help="Regression, classification and forecasts whose answer is a distribution, from CSV and Parquet files.",
+    help="Regression, classification and forecasting with predictive distributions, for CSV and Parquet files.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # --debug shows a plain traceback
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Example: wishflow fit houses.csv --target price -o houses.wishflow\n\n"
-    "Exit codes: 0 done, 1 data or files that cannot be used, 2 wrong options, 130 stopped. "
-    "`wishflow --install-completion` completes commands and options in your shell.",
+    "Exit codes: 0 success, 1 unusable data or files, 2 wrong options, 130 stopped by Ctrl-C. "
+    "`wishflow --install-completion` sets up completion of commands and options in your shell.",
 )
 
 REPORTED_PACKAGES = ("wishflow", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "pandas", "scikit-learn")
@@ -58,11 +58,11 @@ def fit(
     model: options.RowModel,
     reading: options.Reading,
     talking: options.Talking,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Model file.")] = Path("model.wishflow"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")] = Path("model.wishflow"),
     drop_missing: options.DropMissing = False,
     report: options.Report = None,
 ) -> None:
-    """Fit a regression or a classification to a table."""
+    """Fit a regressor or a classifier to a table."""
     with answering(talking) as terminal:
         from . import regression
 
@@ -73,13 +73,13 @@ def fit(
 @app.command(no_args_is_help=True, epilog="Example: wishflow predict houses.wishflow new.csv -o predictions.csv")
 @grouped
 def predict(
-    model: Annotated[Path, typer.Argument(help="A file that `wishflow fit` wrote.", show_default=False)],
+    model: Annotated[Path, typer.Argument(help="A model file, as written by `wishflow fit`.", show_default=False)],
     data: options.Data,
     reading: options.Reading,
     talking: options.Talking,
     output: options.Table = None,
     quantile: options.Quantiles = options.QUANTILES,
-    inputs: Annotated[bool, typer.Option(help="Whether the columns of the table are written too.")] = True,
+    inputs: Annotated[bool, typer.Option(help="Whether to write the columns of the table too.")] = True,
     drop_missing: options.DropMissing = False,
 ) -> None:
     """Predict new rows: mean, sd and quantiles of each target, or probabilities of the classes."""
@@ -98,20 +98,26 @@ def predict(
 )
 @grouped
 def forecast(
-    horizon: Annotated[str, typer.Option(help="Steps such as 48, or a span such as 48h.", show_default=False)],
+    horizon: Annotated[
+        str, typer.Option(help="Number of steps such as 48, or a time span such as 48h.", show_default=False)
+    ],
     columns: options.SeriesColumns,
     model: options.SeriesModel,
     reading: options.Reading,
     talking: options.Talking,
     data: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Argument(help="The series, CSV or Parquet; not needed with --from.", show_default=False),
+        typer.Argument(help="The series: a CSV or Parquet file. Not needed with --from.", show_default=False),
     ] = None,
     output: options.Table = None,
     report: options.Report = None,
     saved: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option("--from", help="Saved model to go on with: rows after its data are added.", show_default=False),
+        typer.Option(
+            "--from",
+            help="Forecast with this saved model, updated with the later rows of the data.",
+            show_default=False,
+        ),
     ] = None,
     save: Annotated[
         Optional[Path],  # noqa: UP045
@@ -120,17 +126,17 @@ def forecast(
     future: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
-            help="Table of the covariates after the data.", show_default="rows of the data without values of series"
+            help="Table of future covariates.", show_default="the last rows of the data, without series values"
         ),
     ] = None,
     given: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help="Scenario: table of known or assumed values of some series.", show_default=False),
+        typer.Option(help="Table of known or assumed values of some series (a scenario).", show_default=False),
     ] = None,
     quantile: options.Quantiles = options.QUANTILES,
     draws: options.Draws = 1000,
 ) -> None:
-    """Forecast series that go together: joint sample paths, and their mean, sd and quantiles."""
+    """Forecast one or more series jointly: mean, sd and quantiles of each step."""
     with answering(talking) as terminal:
         from . import forecasting, series_files
 
@@ -157,13 +163,13 @@ def evaluate(
     target: options.SomeTargets = None,
     horizon: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(help="Of series: steps such as 24, or a span such as 24h.", show_default=False),
+        typer.Option(help="For series: number of steps such as 24, or a time span such as 24h.", show_default=False),
     ] = None,
     saved: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option("--from", help="Score this model, on data it has not seen.", show_default=False),
+        typer.Option("--from", help="Score this saved model, on data that it has not seen.", show_default=False),
     ] = None,
-    test: Annotated[float, typer.Option(help="Share of the rows that is held out; of series the last ones.")] = 0.2,
+    test: Annotated[float, typer.Option(help="Share of the rows to hold out (for series, the last rows).")] = 0.2,
     output: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option("--output", "-o", help="Also write the scores to this file.", show_default=False),
@@ -172,13 +178,15 @@ def evaluate(
     draws: options.Draws = 500,
     drop_missing: options.DropMissing = False,
 ) -> None:
-    """Hold rows out and score them: beside a sparse GP, or for series beside a VAR and a random walk."""
+    """Score predictions of held-out rows, compared with simpler models."""
     with answering(talking) as terminal:
         from . import evaluation, regression, series_files
 
         outputs = evaluation.Outputs(output, report)
         outputs.check()
         _check_kind_of_data(horizon, target, columns, series_columns)
+        if saved is not None:
+            options.check_no_fit(model if horizon is None else series_model)
         rows = regression.Source(data, columns, drop_missing, reading)
         if horizon is not None:
             source = series_files.Source(data, series_columns, reading)
@@ -211,21 +219,23 @@ def _check_kind_of_data(
 @grouped
 def launch(
     talking: options.Talking,
-    script: Annotated[Path, typer.Argument(help="A script in Python that all processes run.", show_default=False)],
+    script: Annotated[Path, typer.Argument(help="The Python script that all processes run.", show_default=False)],
     arguments: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Argument(help="Arguments of the script.", show_default=False),
     ] = None,
     processes: Annotated[int, typer.Option("--processes", "-n", min=1, help="Processes on this host.")] = 1,
-    hosts: Annotated[int, typer.Option(min=1, help="Number of hosts; each has as many processes.")] = 1,
+    hosts: Annotated[int, typer.Option(min=1, help="Number of hosts; each runs the same number of processes.")] = 1,
     host: Annotated[int, typer.Option(min=0, help="Number of this host, from 0.")] = 0,
     coordinator: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(help="HOST:PORT of host 0.", show_default="a free port of this host"),
+        typer.Option(help="Address of host 0, as HOST:PORT.", show_default="a free port of this host"),
     ] = None,
-    heartbeat: Annotated[int, typer.Option(min=1, help="Seconds of silence after which a process is dead.")] = 30,
+    heartbeat: Annotated[
+        int, typer.Option(min=1, help="Seconds without a sign of life after which a process counts as dead.")
+    ] = 30,
 ) -> None:
-    """Run a script in several processes whose devices `fit(..., devices="all")` uses together."""
+    """Run a script in several processes that fit one model together, with `fit(..., devices="all")`."""
     with answering(talking) as terminal:
         from . import launching
 
@@ -240,7 +250,7 @@ def launch(
 @grouped
 def demo(
     talking: options.Talking,
-    output: Annotated[Path, typer.Option(help="Folder for the figures; made if missing.")] = Path("demo_output"),
+    output: Annotated[Path, typer.Option(help="Folder for the figures; created if missing.")] = Path("demo_output"),
     quick: Annotated[bool, typer.Option("--quick", help="Train for a few steps only.")] = False,
 ) -> None:
     """Fit the models side by side on simulated data with a known truth."""
@@ -256,10 +266,10 @@ def demo(
     epilog="Example: make reproduce-uci", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
 )
 def reproduce() -> None:
-    """Say where the paper's experiments are: they belong to the repository, not to the package."""
+    """Show where the paper's experiments are."""
     typer.echo(
-        "The paper's tables and figures are made in a clone of the repository, by `make reproduce-uci` and "
-        "`make reproduce-beijing` (studies/README.md).",
+        "The paper's experiments are in the repository, not in the package. In a clone, run `make reproduce-uci` or "
+        "`make reproduce-beijing` (see studies/README.md).",
         err=True,
     )
     raise typer.Exit(2)
@@ -274,7 +284,7 @@ def info(
         typer.Argument(help="A model file.", show_default="none: versions and devices"),
     ] = None,
 ) -> None:
-    """Print what a model file holds, or versions and the device JAX computes on."""
+    """Show the contents of a model file, or versions and devices for bug reports."""
     with answering(talking) as terminal:
         if model is not None:
             from . import evaluation

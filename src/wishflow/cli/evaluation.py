@@ -22,7 +22,7 @@ from .regression import Rows, fitted_to, inputs_of, loaded, regressor_of
 from .regression import Source as RowSource
 from .rivals import EachSeries, RandomWalk, VectorAutoregression
 from .series_files import SeriesData, Source, check_matches, check_regular
-from .tables import PAGE, TABLES, check_columns, check_output, numbers, write_table
+from .tables import PAGE, TABLES, check_columns, check_output, counted, numbers, write_table
 from .terminal import Terminal
 
 LEAST_ROWS = 20
@@ -80,7 +80,7 @@ def evaluate_rows(terminal: Terminal, rows: Rows, model: RowModel, test: float, 
     elif model.model != "sgp":
         rival, _ = fitted_to(Terminal(quiet=True), train, dataclasses.replace(model, model="sgp", max_iter=None))
         scores["sgp"] = row_scores(rival, held)
-    _finish_rows(terminal, fitted, held, scores, outputs, f"{len(train.X)} rows to fit, {n_test} held out")
+    _finish_rows(terminal, fitted, held, scores, outputs, f"{counted(len(train.X), 'row')} to fit, {n_test} held out")
 
 
 def evaluate_saved_rows(terminal: Terminal, path: Path, source: RowSource, outputs: Outputs) -> None:
@@ -97,7 +97,7 @@ def evaluate_saved_rows(terminal: Terminal, path: Path, source: RowSource, outpu
         y = numbers(y, targets, source.path, "correct the cells")
     held = Rows(X, y, classifies)
     scores = {path.name: row_scores(fitted, held)}
-    _finish_rows(terminal, fitted, held, scores, outputs, f"{len(X)} rows of {source.path}")
+    _finish_rows(terminal, fitted, held, scores, outputs, f"{counted(len(X), 'row')} of {source.path}")
 
 
 def _finish_rows(
@@ -163,13 +163,15 @@ def evaluate_series(
     y, stamps = data.values, _stamps(data)
     enable_compilation_cache()
     if known is None:
-        check_regular(data, model.freq)
+        axis = check_regular(data, model.freq)
         first = round((1.0 - test) * len(stamps))
+        if axis is not None:
+            _check_room(axis, fh, stamps, first, span)
         fitted = built(model, terminal.verbose).fit(_before(y, stamps[first]), data.X)
     else:
         fitted, first = known, _first_after(known, y, stamps)
     most = max(MOST_ORIGINS // len(data.tables), LEAST_ORIGINS)
-    n_steps = max(steps_of(fitted.units_.axis, fh, stamps[first - 1]) or [1])
+    n_steps = _check_room(fitted.units_.axis, fh, stamps, first, span)
     step = max(n_steps, -(-(len(stamps) - first) // most))
     rolled: dict[str, Any] = {"X": data.X, "fh": fh, "initial": first, "step": step}
     rolled |= {"n_draws": n_draws, "coverage": COVERAGE, "verbose": terminal.verbose}
@@ -185,9 +187,20 @@ def evaluate_series(
         write_report(outputs.report, title=f"Backtest of {source.path}", model=fitted, scores=scores)
     table = pd.DataFrame({name: series_scores(found) for name, found in scores.items()}).T
     origins = int(scores["wishflow"]["crps"].notnull().any(("horizon", "variable")).sum())
-    of_panel = f" of {len(data.tables)} ids" if fitted.is_panel_ else ""
-    title = f"{first} rows to fit, {origins} origins{of_panel} in the {len(stamps) - first} after them, horizon {span}"
+    rolled_over = counted(origins, "origin") + (f" of {len(data.tables)} ids" if fitted.is_panel_ else "")
+    title = f"{counted(first, 'row')} to fit, {rolled_over} in the {len(stamps) - first} after them, horizon {span}"
     answered(terminal, table, title, outputs, {"origins": origins, "horizon": span})
+
+
+def _check_room(axis: Any, fh: int | str, stamps: pd.Index, first: int, span: str) -> int:
+    """The number of steps of a horizon; an error where it is longer than the held-out rows."""
+    n_steps = max(steps_of(axis, fh, stamps[first - 1]) or [1])
+    if axis.ahead(stamps[first - 1], [n_steps - 1])[0] >= stamps[-1]:  # stamps may be less than a step early
+        raise OptionError(
+            f"--horizon {span} reaches beyond the {len(stamps) - first} held-out rows; give a shorter horizon, or hold "
+            "out more rows with --test."
+        )
+    return n_steps
 
 
 def _stamps(data: SeriesData) -> pd.Index:

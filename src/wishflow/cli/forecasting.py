@@ -14,10 +14,10 @@ from .. import WishartForecaster, enable_compilation_cache
 from ..errors import ModelFileError, OptionError
 from ..report.numbers import span_in_words
 from ..series.data.frames import ONLY
-from .options import SeriesModel
+from .options import SeriesModel, check_no_fit
 from .regression import MODEL_FILE, check_table_output, checked_levels, loaded
 from .series_files import SeriesData, Source, check_has_future, check_horizon, check_matches, check_regular
-from .tables import PAGE, check_output, listed, write_table
+from .tables import PAGE, check_output, counted, listed, write_table
 from .terminal import Terminal
 
 
@@ -72,13 +72,15 @@ def run_forecast(
     files: Files,
     model: SeriesModel,
     span: str,
-    quantiles: Sequence[float],
+    quantiles: Sequence[str],
     n_draws: int,
 ) -> None:
     """Fit, or take a saved model on to the rows given, and forecast."""
     files.check(terminal)
     if source.path is None and files.model is None:
         raise OptionError("neither a file of series nor --from was given; expected one of them, or both.")
+    if files.model is not None:
+        check_no_fit(model)
     levels, fh = checked_levels(quantiles), horizon_of(span)
     saved = None if files.model is None else forecaster_of(files.model)
     data = source.read(terminal, saved)
@@ -115,7 +117,7 @@ def _answer(
         paths = ", ".join(f"{name}: {path}" for name, path in written.items() if path is not None)
         terminal.result(
             answer,
-            f"{len(fitted.columns_)} series{panel}, {n_steps} steps from {span}, {seconds:.1f} s\n"
+            f"{len(fitted.columns_)} series{panel}, {counted(n_steps, 'step')} from {span}, {seconds:.1f} s\n"
             f"{fitted.status_}\n{paths}",
         )
 
@@ -131,7 +133,8 @@ def forecaster_of(path: Path) -> WishartForecaster:
     fitted = loaded(path)
     if not isinstance(fitted, WishartForecaster):
         raise ModelFileError(
-            f"{str(path)!r} holds a {type(fitted).__name__}, which has no time; use `wishflow predict {path} data.csv`."
+            f"{str(path)!r} holds a {type(fitted).__name__}, which does not forecast series; use "
+            f"`wishflow predict {path} data.csv`."
         )
     return fitted
 
@@ -151,11 +154,9 @@ def continued(terminal: Terminal, fitted: WishartForecaster, data: SeriesData) -
         return fitted
     unseen = [key for key in new if key not in ends]
     if unseen:
-        terminal.note(
-            f"Note: the series {listed(unseen)} are new to the model; they have the parameters of the others."
-        )
+        terminal.note(f"Note: the series {listed(unseen)} are new to the model; they are forecast with its parameters.")
     n_rows = sum(map(len, new.values()))
-    terminal.note(f"{n_rows} rows after {end} were added to what the model knows; its parameters stay.")
+    terminal.note(f"{counted(n_rows, 'row')} after {end} added to the model; its parameters did not change.")
     return fitted.update(new if fitted.is_panel_ else new[ONLY], data.X)
 
 

@@ -13,30 +13,35 @@ from typing import Annotated, Any, Optional, get_type_hints
 
 import typer
 
-QUANTILES = [0.05, 0.25, 0.5, 0.75, 0.95]
+from ..errors import OptionError
 
-Data = Annotated[Path, typer.Argument(help="The table, CSV or Parquet by its extension.", show_default=False)]
+QUANTILES = ["0.05", "0.25", "0.5", "0.75", "0.95"]
+
+Data = Annotated[Path, typer.Argument(help="The table: a CSV or Parquet file.", show_default=False)]
 Table = Annotated[
     Optional[Path],  # noqa: UP045
-    typer.Option("--output", "-o", help="CSV or Parquet file.", show_default="standard output"),
+    typer.Option("--output", "-o", help="Output table, CSV or Parquet.", show_default="standard output"),
 ]
 Report = Annotated[
-    Optional[Path], typer.Option(help="Also write a report, one HTML file.", show_default=False)  # noqa: UP045
+    Optional[Path], typer.Option(help="Also write a report to this HTML file.", show_default=False)  # noqa: UP045
 ]
-Quantiles = Annotated[list[float], typer.Option("--quantile", help="Probabilities of the quantiles; repeat for more.")]
+Quantiles = Annotated[
+    list[str],
+    typer.Option("--quantile", help="Probabilities of the quantiles, as 0.1,0.9 or repeated.", metavar="list[float]"),
+]
 Targets = Annotated[
-    list[str], typer.Option("--target", "-t", help="Column to predict; repeat for several.", show_default=False)
+    list[str], typer.Option("--target", "-t", help="Columns to predict, as a,b or repeated.", show_default=False)
 ]
 SomeTargets = Annotated[
     Optional[list[str]],  # noqa: UP045
-    typer.Option("--target", "-t", help="Of rows: column to predict; repeat for several.", show_default=False),
+    typer.Option("--target", "-t", help="For rows: columns to predict, as a,b or repeated.", show_default=False),
 ]
 DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with empty cells.")]
 Draws = Annotated[int, typer.Option(min=2, help="Number of sample paths.")]
 Seed = Annotated[int, typer.Option(help="Seed of all randomness.")]
 MaxIter = Annotated[
     Optional[int],  # noqa: UP045
-    typer.Option(min=1, help="The most iterations of training.", show_default="by the number of rows"),
+    typer.Option(min=1, help="Maximum number of training iterations.", show_default="by the number of rows"),
 ]
 
 
@@ -45,9 +50,9 @@ MaxIter = Annotated[
 
 @dataclasses.dataclass(frozen=True)
 class Talking:
-    """What a command says, and how."""
+    """What a command prints, and how."""
 
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")] = False
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False
 
@@ -58,11 +63,11 @@ class Reading:
 
     separator: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(help="What separates columns of a CSV file, such as ';'.", show_default="by the header"),
+        typer.Option(help="Column separator of a CSV file, such as ';'.", show_default="by the header"),
     ] = None
     decimal: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(help="Decimal sign of a CSV file, . or ,", show_default="by the cells"),
+        typer.Option(help="Decimal sign of a CSV file: . or ,", show_default="by the cells"),
     ] = None
     encoding: Annotated[
         Optional[str],  # noqa: UP045
@@ -76,24 +81,26 @@ class RowColumns:
 
     drop: Annotated[
         Optional[list[str]],  # noqa: UP045
-        typer.Option(help="Columns that are no inputs, such as ids, as a,b or repeated.", show_default=False),
+        typer.Option(help="Columns to leave out, such as ids, as a,b or repeated.", show_default=False),
     ] = None
     categories: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Option(
-            help="Columns of labels, as a,b or repeated: each label becomes an input that is 0 or 1.",
+            help="Columns of labels, as a,b or repeated. Each label becomes a 0/1 input.",
             show_default=False,
         ),
     ] = None
-    task: Annotated[str, typer.Option(help="auto, regress or classify. auto: text targets are classes.")] = "auto"
+    task: Annotated[str, typer.Option(help="auto, regress or classify. With auto, a text target is classified.")] = (
+        "auto"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class RowModel:
     """A model of rows."""
 
-    model: Annotated[str, typer.Option(help="flow, or sgp for a sparse GP.")] = "flow"
-    members: Annotated[int, typer.Option(min=1, help="Fits without one fold each, mixed. 5 is better and slower.")] = 1
+    model: Annotated[str, typer.Option(help="flow, or sgp (sparse GP).")] = "flow"
+    members: Annotated[int, typer.Option(min=1, help="Number of fits to mix, each without one fold of the rows.")] = 1
     seed: Seed = 0
     max_iter: MaxIter = None
 
@@ -104,23 +111,23 @@ class SeriesColumns:
 
     time: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(help="Column of the time stamps.", show_default="the one with dates"),
+        typer.Option(help="Column of the timestamps.", show_default="the one with dates"),
     ] = None
     id: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(help="Of a panel: column that tells its series apart, such as a station.", show_default=False),
+        typer.Option(help="For a panel: column that identifies the series, such as a station.", show_default=False),
     ] = None
     series: Annotated[
         Optional[list[str]],  # noqa: UP045
-        typer.Option(help="Columns to forecast, as a,b or repeated.", show_default="all that are left"),
+        typer.Option(help="Columns to forecast, as a,b or repeated.", show_default="all other columns"),
     ] = None
     covariates: Annotated[
         Optional[list[str]],  # noqa: UP045
-        typer.Option(help="Columns that are known in advance, as a,b or repeated.", show_default=False),
+        typer.Option(help="Columns known in advance, as a,b or repeated.", show_default=False),
     ] = None
     date_format: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(help="Form of the dates, such as '%d.%m.%Y'.", show_default="ISO 8601"),
+        typer.Option(help="Format of the dates, such as '%d.%m.%Y'.", show_default="ISO 8601"),
     ] = None
 
 
@@ -130,7 +137,9 @@ class SeriesModel:
 
     freq: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(help="Length of a step, such as h, 15min, D, B or MS.", show_default="that of the stamps"),
+        typer.Option(
+            help="Length of a step, such as h, 15min, D, B or MS.", show_default="inferred from the timestamps"
+        ),
     ] = None
     seed: Seed = 0
     max_iter: MaxIter = None
@@ -140,6 +149,13 @@ def changed(group: Any) -> list[str]:
     """The options of a group that were given, as they are written."""
     given = [f.name for f in dataclasses.fields(group) if getattr(group, f.name) not in (f.default, [])]
     return [f"--{name.replace('_', '-')}" for name in given]
+
+
+def check_no_fit(model: RowModel | SeriesModel) -> None:
+    """Options of a fit have no meaning for a saved model."""
+    given = changed(model)
+    if given:
+        raise OptionError(f"{given[0]} is for a new fit, but --from names a saved model; leave one of them out.")
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,12 +20,16 @@ from .options import Reading, RowColumns, RowModel
 from .tables import (
     PAGE,
     PARQUET,
+    PLAIN,
     TABLES,
     check_columns,
     check_output,
+    counted,
     listed,
+    marked_number,
     numbers,
     read_table,
+    similar_files,
     split_names,
     without_missing,
     write_table,
@@ -37,6 +43,8 @@ MODEL_FILE = (".wishflow",)
 BLOCK = 5_000
 # Standard deviations of the training inputs from their mean: what lies beyond is named in a note.
 FAR = 6.0
+# So many labels are classes, however few the rows are.
+FEW_LABELS = 10
 REMEDY = "encode the column as numbers, or leave it out with --drop"
 
 
@@ -81,8 +89,11 @@ def read_rows(source: Source, targets: Sequence[str]) -> Rows:
     if task not in TASKS:
         raise unknown_option("--task", task, TASKS)
     frame = source.table()
+    targets = split_names(targets, frame)
     inputs, labels = _roles(source, frame, targets)
     classifies = _classifies(frame, targets, task)
+    if classifies and task == "auto":
+        _check_labels(frame[targets[0]], path)
     check_inputs(frame, inputs, path)
     X = numbers(frame, inputs, path, REMEDY)
     remedy = "correct the cells, or use --task classify"
@@ -118,6 +129,25 @@ def _classifies(frame: pd.DataFrame, targets: Sequence[str], task: str) -> bool:
     return classifies
 
 
+def _check_labels(column: pd.Series, path: Path) -> None:
+    """Text that was not declared to be classes must look like labels: numbers with other signs, dates and names of
+    rows would each be a class.
+    """
+    found, n_labels, n_rows = marked_number(column), column.nunique(), int(column.notna().sum())
+    if found is not None:
+        raise DataError(
+            f"the target {column.name!r} of {str(path)!r} holds numbers with other signs, such as {found[0]!r} in line "
+            f"{found[1]}; {PLAIN}, or add --task classify if they are labels."
+        )
+    if n_labels > max(FEW_LABELS, n_rows // 2):
+        cell, line = str(column.dropna().iloc[0]), int(np.flatnonzero(column.notna())[0]) + 2
+        raise DataError(
+            f"the target {column.name!r} of {str(path)!r} holds text, such as {cell!r} in line {line}, with {n_labels} "
+            f"different values in {n_rows} rows; expected numbers, or labels that repeat: correct the column, or add "
+            "--task classify."
+        )
+
+
 def _holds_words(column: pd.Series) -> bool:
     """Whether a text column holds classes; a few words among numbers are mistakes in a column of numbers."""
     column = column.dropna()
@@ -138,11 +168,12 @@ def run_fit(
     kind = "classification" if rows.classifies else "regression"
     answer = {
         **{"model": str(output), "class": type(fitted).__name__, "task": kind, "rows": len(rows.X)},
-        **{"inputs": list(rows.X.columns), "targets": list(targets), "status": fitted.status_},
+        **{"inputs": list(rows.X.columns), "targets": list(rows.y.columns), "status": fitted.status_},
         **{"seconds": round(seconds, 2), "report": None if report is None else str(report)},
     }
     words = (
-        f"{kind} of {listed(targets)} from {rows.X.shape[1]} inputs, {len(rows.X)} rows, {seconds:.1f} s\n"
+        f"{kind} of {listed(rows.y.columns)} from {counted(rows.X.shape[1], 'input')}, {counted(len(rows.X), 'row')}, "
+        f"{seconds:.1f} s\n"
         f"{fitted.status_}\nmodel written to {output}"
     )
     terminal.result(answer, words + ("" if report is None else f", report to {report}"))
@@ -153,6 +184,7 @@ def fitted_to(terminal: Terminal, rows: Rows, model: RowModel) -> tuple[Any, flo
     estimator = built(model, rows.classifies, terminal.verbose)
     if not rows.classifies:
         _hint_at_classes(terminal, rows.y)
+    _hint_at_ids(terminal, rows.X)
     enable_compilation_cache()
     start = time.perf_counter()
     y = rows.y.iloc[:, 0] if rows.y.shape[1] == 1 else rows.y
@@ -162,14 +194,24 @@ def fitted_to(terminal: Terminal, rows: Rows, model: RowModel) -> tuple[Any, flo
 def _hint_at_classes(terminal: Terminal, y: pd.DataFrame) -> None:
     for name in y.columns:
         if y[name].nunique() == 2:
-            terminal.note(f"Note: target {name!r} has two values; --task classify would treat them as classes.")
+            terminal.note(f"Note: target {name!r} has two values; to treat them as classes, add --task classify.")
+
+
+def _hint_at_ids(terminal: Terminal, X: pd.DataFrame) -> None:
+    for name in X.columns:
+        values = X[name].to_numpy(float)
+        if len(values) > FEW_LABELS and (values % 1.0 == 0.0).all() and (np.diff(values) > 0.0).all():
+            terminal.note(
+                f"Note: the input {name!r} is a whole number that grows from row to row; if it is an id, leave it out "
+                f"with --drop {shlex.quote(name)}."
+            )
 
 
 # --- prediction ------------------------------------------------------------------------------
 
 
 def run_predict(
-    terminal: Terminal, model: Path, source: Source, output: Path | None, quantiles: Sequence[float], keep: bool
+    terminal: Terminal, model: Path, source: Source, output: Path | None, quantiles: Sequence[str], keep: bool
 ) -> None:
     """Predict the rows of a table and write them beside its columns."""
     check_table_output(terminal, output, "predictions")
@@ -187,7 +229,7 @@ def run_predict(
     write_table(pd.concat([frame.loc[found.index], found], axis=1) if keep else found, output)
     if output is not None:
         answer = {"predictions": str(output), "rows": len(found), "columns": list(found.columns)}
-        terminal.result(answer, f"{len(found)} rows written to {output}: {', '.join(found.columns)}")
+        terminal.result(answer, f"{counted(len(found), 'row')} written to {output}: {', '.join(found.columns)}")
 
 
 def check_table_output(terminal: Terminal, output: Path | None, what: str) -> None:
@@ -197,18 +239,28 @@ def check_table_output(terminal: Terminal, output: Path | None, what: str) -> No
         raise OptionError(f"--json given without -o; name a file for the {what}.")
 
 
-def checked_levels(quantiles: Sequence[float]) -> list[float]:
-    """Probabilities between 0 and 1, sorted."""
-    for level in quantiles:
-        if not 0.0 < level < 1.0:
-            raise OptionError(f"--quantile {level:g} given; expected probabilities between 0 and 1, such as 0.05.")
-    return sorted(set(quantiles))
+def checked_levels(quantiles: Sequence[str]) -> list[float]:
+    """Probabilities between 0 and 1, sorted; several may be in one text, with commas between."""
+    levels = [_level(text) for texts in quantiles for text in texts.split(",") if text.strip()]
+    return sorted(set(levels))
+
+
+def _level(text: str) -> float:
+    try:
+        level = float(text)
+    except ValueError:
+        level = math.nan
+    if not 0.0 < level < 1.0:
+        raise OptionError(f"--quantile {text.strip()} given; expected probabilities between 0 and 1, such as 0.05.")
+    return level
 
 
 def loaded(path: Path) -> Any:
     """The estimator of a model file; a table in its place is named as such."""
     if path.name.lower().endswith((*TEXT, *PARQUET)):
-        raise ModelFileError(f"{str(path)!r} is a table; expected a model file, as `wishflow fit` writes it.")
+        raise ModelFileError(f"{str(path)!r} is a table; expected a model file, as written by `wishflow fit`.")
+    if not path.exists():
+        raise ModelFileError(f"there is no model file {str(path)!r}; check the path.{similar_files(path)}")
     return load(path)
 
 
@@ -217,7 +269,8 @@ def regressor_of(path: Path) -> Any:
     fitted = loaded(path)
     if isinstance(fitted, WishartForecaster):
         raise ModelFileError(
-            f"{str(path)!r} holds a WishartForecaster, which predicts no rows; use `wishflow forecast --from {path}`."
+            f"{str(path)!r} holds a WishartForecaster, which does not predict rows of a table; use "
+            f"`wishflow forecast --from {path}`."
         )
     enable_compilation_cache()
     return fitted

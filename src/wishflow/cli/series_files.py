@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,12 @@ from ..series.data.given import cells, of_series
 from ..series.data.horizons import horizon
 from ..series.data.times import TimeAxis
 from .options import Reading, SeriesColumns
-from .tables import check_columns, guessed_time, listed, numbers, read_table, split_names, time_index
+from .tables import check_columns, counted, guessed_time, listed, numbers, read_table, split_names, time_index
 from .terminal import Terminal
 
+STEPS = {"D": "1D", "h": "1h", "min": "1min"}
+# Steps between two rows, in the median, from which on a step is said to be too short.
+FAR_APART = 3.0
 REMEDY = "leave the column out, by naming those you want with --series, or name it by --id if it tells series apart"
 
 
@@ -86,7 +90,7 @@ class Source:
     ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
         """Values and covariates of the file; its last rows may hold covariates alone."""
         frame = read_table(path, self.reading)
-        time = wanted.time if wanted.time is not None else guessed_time(frame, path)
+        time = wanted.time or guessed_time(frame, path, wanted.date_format)
         known, named = (split_names(names, frame) for names in (wanted.covariates, wanted.series))
         _check_roles({"--time": [time], "--id": [wanted.id] if wanted.id else [], "--covariates": known}, named)
         check_columns(frame, named, path, "the model's series" if of_model else "--series")
@@ -102,7 +106,7 @@ class Source:
             raise DataError(f"no row of {str(path)!r} has a value of {listed(series)}; expected at least one.")
         if not is_past.all():
             n_future = int((~is_past).sum())
-            terminal.note(f"{n_future} rows of {path} have covariates alone; they are those of the horizon.")
+            terminal.note(f"{counted(n_future, 'row')} of {path} with covariates alone; taken as those of the horizon.")
         return values.loc[is_past, series], values[known]
 
     def _table(
@@ -110,7 +114,7 @@ class Source:
     ) -> pd.DataFrame:
         """Some columns of another file, with its stamps and ids."""
         frame = read_table(path, self.reading)
-        time = wanted.time if wanted.time is not None else guessed_time(frame, path)
+        time = wanted.time or guessed_time(frame, path, wanted.date_format)
         check_columns(frame, names, path, what)
         return self._stamped(terminal, frame, path, wanted, time, names)
 
@@ -118,7 +122,7 @@ class Source:
         """Given values of some series; of a panel for all of its series alike where the file has no ids."""
         path = Path(str(self.given))
         frame = read_table(path, self.reading)
-        time = wanted.time if wanted.time is not None else guessed_time(frame, path)
+        time = wanted.time or guessed_time(frame, path, wanted.date_format)
         own = wanted if wanted.id in frame.columns else dataclasses.replace(wanted, id=None)
         names = [name for name in frame.columns if name not in {time, own.id}]
         known = list(series or wanted.series or [])
@@ -240,16 +244,40 @@ def check_has_future(model: WishartForecaster, data: SeriesData) -> None:
 def check_regular(data: SeriesData, freq: str | None) -> TimeAxis | None:
     """Horizons count steps: without a regular grid they have no length. Returns the axis where it is known."""
     indices = [table.index.drop_duplicates() for table in data.tables.values()]
-    if freq is not None or max(map(len, indices)) <= 2:
+    if max(map(len, indices)) <= 2:
+        return None
+    if freq is not None:
+        _warn_of_short_steps(indices, freq)
         return None
     axis = TimeAxis.of(indices)
     if not axis.is_regular:
         length = axis.unit if axis.kind == "number" else pd.Timedelta(round(axis.unit), unit="ns")
         raise OptionError(
-            f"the stamps are irregular (median gap {length}), so the length of a step is unknown; give it by "
-            "--freq, such as --freq h."
+            f"the stamps are irregular (median gap {length}), so the length of a step is unknown; give it with "
+            f"--freq, such as --freq {_example_of(axis)}."
         )
     return axis
+
+
+def _warn_of_short_steps(indices: list[pd.Index], freq: str) -> None:
+    """Nearly all rows of such a grid would have no value, and what is filled in there can grow without bound."""
+    if not isinstance(indices[0], pd.DatetimeIndex):
+        return
+    gap = float(np.median(np.concatenate([TimeAxis.of([index], freq).gaps(index) for index in indices])))
+    if gap >= FAR_APART:
+        warnings.warn(
+            f"--freq {freq} is much shorter than the gaps between rows (median {gap:.0f} steps), so most steps have no "
+            "value, and forecasts can be unusable; leave --freq out, or give a step near the usual gap.",
+            stacklevel=3,
+        )
+
+
+def _example_of(axis: TimeAxis) -> str:
+    """A step that is no longer than the median gap."""
+    if axis.kind == "number":
+        return "1"
+    gap = pd.Timedelta(round(axis.unit), unit="ns")
+    return next((name for name, length in STEPS.items() if gap >= pd.Timedelta(length)), "s")
 
 
 def check_horizon(data: SeriesData, axis: TimeAxis | None, fh: int | str) -> None:

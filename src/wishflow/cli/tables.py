@@ -23,6 +23,14 @@ PARQUET = (".parquet", ".pq")
 # What tables and reports are written as.
 TABLES, PAGE = (".csv", ".tsv", *PARQUET), (".html",)
 MONTHS = 12
+# How similar the name of another file must be to be suggested.
+NEAR = 0.75
+DATE = r"\s*\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?:[ T].*)?"
+# Dates that are written as whole numbers, by their digits.
+COMPACT_DATES = {8: "%Y%m%d", 6: "%Y%m"}
+# Numbers with a currency, a percent sign or thousands: $1,234.50, 12 %, 1'234.50 CHF.
+MARKED = r"\s*(?:[A-Z]{3}|[$€£¥])?\s*[+-]?\s*\d[\d.,'\s]*(?:[A-Z]{3}|[%$€£¥])?\s*"
+PLAIN = "expected plain numbers such as 1234.5: remove currency signs, percent signs and thousands separators"
 
 
 # --- files -----------------------------------------------------------------------------------
@@ -31,7 +39,7 @@ MONTHS = 12
 def read_table(path: Path, reading: Reading) -> pd.DataFrame:
     """The table of a file, CSV or Parquet by its extension."""
     if not path.exists():
-        raise DataError(f"there is no file {str(path)!r}; check the path.{_similar_files(path)}")
+        raise DataError(f"there is no file {str(path)!r}; check the path.{similar_files(path)}")
     if path.is_dir():
         raise DataError(f"{str(path)!r} is a folder; expected one CSV or Parquet file.")
     if path.suffix.lower() in PARQUET:
@@ -46,9 +54,10 @@ def read_table(path: Path, reading: Reading) -> pd.DataFrame:
     return frame
 
 
-def _similar_files(path: Path) -> str:
+def similar_files(path: Path) -> str:
+    """The question whether a file with a similar name was meant; nothing where there is none."""
     known = [other.name for other in path.parent.glob("*")] if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, known, 1)
+    near = difflib.get_close_matches(path.name, known, 1, NEAR)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
@@ -86,9 +95,8 @@ def check_output(path: Path | None, extensions: Sequence[str], what: str) -> Non
     if path is None:
         return
     if extensions and not path.name.lower().endswith(tuple(extensions)):
-        raise OptionError(
-            f"{what} {str(path)!r} has the extension {path.suffix!r}; expected {' or '.join(extensions)}."
-        )
+        expected = " or ".join(filter(None, [", ".join(extensions[:-1]), extensions[-1]]))
+        raise OptionError(f"{what} {str(path)!r} has the extension {path.suffix!r}; expected {expected}.")
     if not path.absolute().parent.is_dir():
         raise OptionError(f"{what} {str(path)!r} is in a folder that does not exist; make it first.")
     if path.is_dir():
@@ -142,6 +150,20 @@ def listed(names: Any, most: int = 8) -> str:
     names = list(names)
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(repr(str(name)) for name in names[:most]) + more
+
+
+def counted(number: int, name: str) -> str:
+    """A number of things: 1 row, 2 rows."""
+    return f"{number} {name}" if number == 1 else f"{number} {name}s"
+
+
+def marked_number(column: pd.Series) -> tuple[str, int] | None:
+    """Of a column whose cells are all numbers with other signs, the first such cell and its line; None for others."""
+    cells = column.dropna().astype(str)
+    if not len(cells) or not cells.str.fullmatch(MARKED).all():
+        return None
+    row = int(np.flatnonzero(column.notna() & pd.to_numeric(column, errors="coerce").isna())[0])
+    return str(column.iloc[row]), row + 2
 
 
 def numbers(frame: pd.DataFrame, names: Sequence[str], path: Path, remedy: str) -> pd.DataFrame:
@@ -201,12 +223,15 @@ def without_missing(
 
 
 def time_index(frame: pd.DataFrame, name: str, path: Path, date_format: str | None = None) -> pd.Index:
-    """A column as stamps: numbers stay numbers, text must be dates."""
+    """A column as stamps: numbers stay numbers unless a format of dates is given, text must be dates."""
     column = frame[name]
     if column.isna().any():
         row = int(np.flatnonzero(column.isna())[0])
         raise DataError(f"the time column {name!r} of {str(path)!r} is empty in line {row + 2}; remove the row.")
+    if column.dtype.kind in "iu" and date_format is not None:
+        column = column.astype(str)
     if column.dtype.kind in "iufM":
+        _warn_of_compact_dates(column, name, path)
         return pd.Index(column, name=name)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -217,6 +242,20 @@ def time_index(frame: pd.DataFrame, name: str, path: Path, date_format: str | No
         except (UserWarning, ValueError):
             raise DataError(_no_dates(column, name, path, date_format)) from None
     return pd.DatetimeIndex(stamps, name=name)
+
+
+def _warn_of_compact_dates(column: pd.Series, name: str, path: Path) -> None:
+    """Whole numbers such as 20240131 stay numbers: the next one is 20240132."""
+    form = COMPACT_DATES.get(len(str(column.iloc[0]))) if column.dtype.kind in "iu" else None
+    if form is None:
+        return
+    stamps = pd.to_datetime(column.astype(str), format=form, errors="coerce")
+    if stamps.dt.year.between(1900, 2100).all():
+        warnings.warn(
+            f"the time column {name!r} of {str(path)!r} holds numbers such as {column.iloc[0]}, which are not read as "
+            f"dates; if they are dates, add --date-format {form}.",
+            stacklevel=3,
+        )
 
 
 def _parsed(column: pd.Series, date_format: str | None) -> Any:
@@ -254,24 +293,30 @@ def _no_dates(column: pd.Series, name: str, path: Path, date_format: str | None)
         example = f"{str(column.iloc[row])!r} in line {row + 2}"
     wanted = "dates such as 2024-01-31 13:00" if date_format is None else f"dates of the form {date_format}"
     return (
-        f"the time column {name!r} of {str(path)!r} cannot be read at {example}; expected {wanted}: mend the cell, or "
-        "name the form of the dates, such as --date-format '%d.%m.%Y %H:%M'."
+        f"the time column {name!r} of {str(path)!r} cannot be read at {example}; expected {wanted}: correct the cell, "
+        "or give the format of the dates, such as --date-format '%d.%m.%Y %H:%M'."
     )
 
 
-def guessed_time(frame: pd.DataFrame, path: Path) -> str:
+def guessed_time(frame: pd.DataFrame, path: Path, date_format: str | None = None) -> str:
     """The only column that holds dates."""
-    candidates = []
-    for name in frame.columns:
-        column = frame[name]
-        if column.dtype.kind == "M":
-            candidates.append(name)
-        elif column.dtype.kind not in "iufb":
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                if pd.to_datetime(column.iloc[:20], errors="coerce").notna().all():
-                    candidates.append(name)
+    candidates = [name for name in frame.columns if _holds_dates(frame[name], date_format)]
     if len(candidates) == 1:
         return str(candidates[0])
     what = "no column holds dates" if not candidates else f"several columns hold dates ({listed(candidates)})"
     raise DataError(f"{what} in {str(path)!r}; name the column of the time stamps with --time.")
+
+
+def _holds_dates(column: pd.Series, date_format: str | None) -> bool:
+    """Whether the first cells are dates, or most of them look like dates: `time_index` says what is wrong with them."""
+    if column.dtype.kind == "M":
+        return True
+    cells = column.dropna().iloc[:20].astype(str)
+    if not len(cells) or column.dtype.kind in ("fb" if date_format is not None else "iufb"):
+        return False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if column.dtype.kind in "iu":
+            return bool(pd.to_datetime(cells, format=date_format, errors="coerce").notna().all())
+        are_dates = cells.str.contains(r"\d") & pd.to_datetime(cells, errors="coerce").notna()  # "may" is a label
+    return bool(are_dates.all() or cells.str.fullmatch(DATE).mean() > 0.5)

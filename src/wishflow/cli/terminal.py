@@ -105,6 +105,8 @@ def _say_usage(error: Any, as_json: bool) -> int:
         return BAD_USAGE
     command = "wishflow" if context is None or context.parent is None else f"wishflow {context.info_name}"
     text = " ".join(str(error.format_message()).split())
+    if not text.endswith((".", "?", ")")):
+        text += "."
     _say_error(f"{text} `{command} --help` lists the options.", BAD_USAGE, as_json)
     return BAD_USAGE
 

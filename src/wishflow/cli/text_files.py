@@ -25,9 +25,13 @@ UNCLEAR = r"[+-]?(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)"
 DECIMAL_POINT = r"[+-]?\d*\.\d+(?:[eE][+-]?\d+)?"
 # Three digits behind every point: thousandths in English, thousands elsewhere.
 POINTED = r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+"
+# Numbers whose decimal sign is a point, with or without commas between thousands: 1,234.5
+WITH_COMMAS = r"[+-]?(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d*)?"
 # Numbers whose decimal sign is a comma, with or without points between thousands: 1.234,5
 WITH_THOUSANDS = rf"(?:{POINTED}|[+-]?\d+)(?:,\d+)?"
-UNNAMED = "Unnamed: 0"
+# The names that pandas gives to columns without one.
+UNNAMED = "Unnamed: "
+RAGGED = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")
 
 
 def read_text(path: Path, reading: Reading) -> pd.DataFrame:
@@ -52,16 +56,19 @@ def read_text(path: Path, reading: Reading) -> pd.DataFrame:
     except DataError:
         raise
     except (pd.errors.ParserError, ValueError) as error:
-        raise DataError(f"{str(path)!r} cannot be read as CSV ({first_line(error)}).") from error
+        raise DataError(_said_of(error, path, separator)) from error
     if not frame.index.equals(pd.RangeIndex(len(frame))):  # pandas takes the first cells for names of the rows
         names = ", ".join(map(str, frame.columns))
         raise DataError(
-            f"the rows of {str(path)!r} have more cells than the header has names ({names}); name all columns, or give "
-            "the separator, such as --separator ';'."
+            f"the rows of {str(path)!r} have more cells than the header has names ({names}); name all columns, remove "
+            "lines above the header, or give the separator, such as --separator ';'."
         )
     if decimal == ",":
         frame = _with_thousands(frame, path, is_named=reading.decimal is not None)
-    return _without_row_numbers(frame, path)
+    elif reading.decimal is not None or _has_commas_between_thousands(frame):
+        frame = _without_commas(frame)
+    _warn_of_equal_names(frame, path, separator, reading.encoding)
+    return _without_row_numbers(_without_empty_columns(frame, path), path)
 
 
 def separator_of(path: Path, encoding: str | None = None) -> str:
@@ -79,16 +86,19 @@ def _decimal_of(frame: pd.DataFrame, path: Path, separator: str, encoding: str |
 
     It is a comma where a column holds nothing but numbers such as 12,5, else a point. An error asks for the sign where
     these numbers may have thousands behind the comma, where other cells have decimal points, and where commas separate
-    the columns too. In a file with commas between columns and with decimal points they are text.
+    the columns too. In a file with commas between columns and with decimal points they are text. A column with numbers
+    such as 1,234.5 says that commas separate thousands.
     """
+    if _has_commas_between_thousands(frame):
+        return "."
     texts = [cells for cells in _texts(frame).values() if _is_all(cells, DECIMAL_COMMA, ",")]
     if not texts:
         return "."
     example = next(cell for cell in texts[0] if "," in cell)
     if all(cells.str.fullmatch(UNCLEAR).all() for cells in texts):
         raise DataError(
-            f"numbers such as {example!r} of {str(path)!r} may have thousands or decimals after the comma; write "
-            "thousands without commas, or mark the comma as the decimal sign: --decimal ','."
+            f"numbers such as {example!r} of {str(path)!r} may have thousands or decimals after the comma; give the "
+            "decimal sign: --decimal '.' if commas separate thousands, else --decimal ','."
         )
     point = _decimal_point(_parsed(path, separator, ".", encoding, dtype=str))
     if separator == "," and point is not None:
@@ -135,6 +145,24 @@ def _decimal_point(raw: pd.DataFrame) -> str | None:
     return None
 
 
+def _has_commas_between_thousands(frame: pd.DataFrame) -> bool:
+    """Whether a column holds nothing but numbers such as 1,234.5, some of them with both signs."""
+    return any(
+        _is_all(cells, WITH_COMMAS, ",") and bool(cells.str.contains(r",\d{3}\.").any())
+        for cells in _texts(frame).values()
+    )
+
+
+def _without_commas(frame: pd.DataFrame) -> pd.DataFrame:
+    """Columns such as 1,234 and 1,234.5 as numbers."""
+    found = {
+        name: pd.to_numeric(cells.str.replace(",", "", regex=False)).reindex(frame.index)
+        for name, cells in _texts(frame).items()
+        if _is_all(cells, WITH_COMMAS, ",")
+    }
+    return frame.assign(**found) if found else frame
+
+
 def _with_thousands(frame: pd.DataFrame, path: Path, is_named: bool) -> pd.DataFrame:
     """Columns such as 1.234 as numbers beside decimal commas in the same column or by name of the sign, else an error.
 
@@ -163,10 +191,49 @@ def _with_thousands(frame: pd.DataFrame, path: Path, is_named: bool) -> pd.DataF
 
 def _without_row_numbers(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
     """A first column without a name that counts the rows is what `DataFrame.to_csv` writes unless told otherwise."""
-    if UNNAMED not in frame.columns[:1] or not np.array_equal(frame[UNNAMED], np.arange(len(frame))):
+    first = f"{UNNAMED}0"
+    if first not in frame.columns[:1] or not np.array_equal(frame[first], np.arange(len(frame))):
         return frame
     warnings.warn(f"the first column of {str(path)!r} has no name and counts the rows; it was left out.", stacklevel=2)
-    return frame.drop(columns=UNNAMED)
+    return frame.drop(columns=first)
+
+
+def _without_empty_columns(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """A separator at the end of each line makes a column with neither name nor values."""
+    empty = [name for name in frame.columns if str(name).startswith(UNNAMED) and frame[name].isna().all()]
+    if not empty or not len(frame):
+        return frame
+    columns, were = ("a column", "it was") if len(empty) == 1 else (f"{len(empty)} columns", "they were")
+    warnings.warn(f"{str(path)!r} has {columns} with neither a name nor values; {were} left out.", stacklevel=2)
+    return frame.drop(columns=empty)
+
+
+def _warn_of_equal_names(frame: pd.DataFrame, path: Path, separator: str, encoding: str | None) -> None:
+    """Say which columns have one name: pandas reads the second of them as NAME.1."""
+    if not any(re.fullmatch(r".+\.\d+", str(name)) for name in frame.columns):
+        return
+    header = pd.read_csv(path, sep=separator, encoding=encoding, header=None, nrows=1, dtype=str, skipinitialspace=True)
+    names = header.iloc[0].dropna()
+    twice = names[names.duplicated()]
+    if len(twice):
+        name = str(twice.iloc[0])
+        warnings.warn(
+            f"the header of {str(path)!r} names {name!r} more than once; the second column is read as "
+            f"{frame.columns[twice.index[0]]!r}. Rename it, or leave it out.",
+            stacklevel=2,
+        )
+
+
+def _said_of(error: Exception, path: Path, separator: str) -> str:
+    """What is wrong with a file that pandas cannot read."""
+    ragged = RAGGED.search(str(error))
+    if ragged is None:
+        return f"{str(path)!r} cannot be read as CSV ({first_line(error)})."
+    expected, line, found = ragged.groups()
+    return (
+        f"line {line} of {str(path)!r} has {found} cells; expected {expected}, as in the lines before: correct the "
+        f"line, put cells that contain {separator!r} in quotes, or give the separator, such as --separator ';'."
+    )
 
 
 def first_line(error: Exception) -> str:

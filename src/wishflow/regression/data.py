@@ -25,7 +25,7 @@ TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.tim
 def checked_rows(estimator: Any, *data: Any, **options: Any) -> Any:
     """scikit-learn's checks of X, or of X and y, with X in float64."""
     check_numeric(data[0], "X")
-    with our_errors():
+    with our_errors(data[0]):
         # One memory layout: sums over a frame's columns would round differently from those over an array's.
         return validate_data(estimator, *data, dtype=np.float64, order="C", **options)
 
@@ -126,8 +126,11 @@ def checked_numbers(y: Any) -> np.ndarray:
 
 
 @contextlib.contextmanager
-def our_errors() -> Iterator[None]:
-    """scikit-learn's errors as ours; text, missing values and rows that do not match get words that say what to do."""
+def our_errors(X: Any = None) -> Iterator[None]:
+    """scikit-learn's errors as ours; text, missing values and rows that do not match get words that say what to do.
+
+    `X` may be a table, whose columns of text are named.
+    """
     try:
         yield
     except WishflowError:
@@ -147,9 +150,20 @@ def our_errors() -> Iterator[None]:
         if "could not convert" not in first:
             raise DataError(str(error)) from error
         raise DataError(
-            f"the data hold text ({error}); expected numbers: encode text columns first, "
+            f"{_column_of_text(X)} text ({error}); expected numbers: encode text columns first, "
             "with scikit-learn's OneHotEncoder for example."
         ) from error
+
+
+def _column_of_text(X: Any) -> str:
+    """The first column of a table whose values are not numbers, as the subject of a sentence."""
+    if hasattr(X, "columns") and hasattr(X, "iloc"):
+        for k, name in enumerate(X.columns):
+            try:
+                np.asarray(X.iloc[:, k], float)
+            except (TypeError, ValueError):
+                return f"column {name!r} of X holds"
+    return "the data hold"
 
 
 def check_no_labels(y: Any) -> None:

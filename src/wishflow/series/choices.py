@@ -197,7 +197,12 @@ def _best(judge: Judge, options: Sequence[Config], margin: float = MARGIN) -> tu
     if not np.isfinite(lowest):
         return options[0], "too few rows to compare"
     gain = 100.0 * (1.0 - np.exp(lowest - first))
-    return best, f"rolled CRPS {gain:.1f} % below the smallest" if gain > 0 else "the smallest is as good"
+    return best, _said_of_gain(gain)
+
+
+def _said_of_gain(gain: float) -> str:
+    below = f"rolled CRPS {gain:.1f} % below that of the simplest candidate"
+    return below if gain > 0 else "the simplest candidate is as good"
 
 
 def _with_increments_of_some(judge: Judge, config: Config, reasons: dict[str, str]) -> tuple[Config, dict[str, str]]:

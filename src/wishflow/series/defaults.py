@@ -149,19 +149,19 @@ def _settings(
     if given.transform is None:
         transform = dict(zip(judge.columns, config.transform, strict=True)) if config.transform else None
     sizes: dict[str, tuple[Any, str]] = {
-        "rank": (min(RANK, dim), f"{RANK} columns of J, or as many as there are series"),
+        "rank": (min(RANK, dim), f"the number of series, at most {RANK}"),
         "white_noise": (
             "state" if n_rows >= ROWS_FOR_STATE else "constant",
-            f"by state from {ROWS_FOR_STATE} rows on",
+            f"'state' from {ROWS_FOR_STATE} rows on",
         ),
         "n_inducing": (
             int(np.clip(n_rows // ROWS_PER_INDUCING, FEWEST_INDUCING, MOST_INDUCING)),
-            f"one for {ROWS_PER_INDUCING} rows, at most {MOST_INDUCING}",
+            f"one per {ROWS_PER_INDUCING} rows, at most {MOST_INDUCING}",
         ),
         "max_iter": (
             _iterations(n_rows, dim),
-            f"one for {ROWS_PER_ITERATION} rows, {FEWEST_ITERATIONS} to {MOST_ITERATIONS}, and {FEWEST_ITERATIONS} "
-            f"above {MOST_SERIES} series; held-back rows end training earlier",
+            f"one per {ROWS_PER_ITERATION} rows, from {FEWEST_ITERATIONS} to {MOST_ITERATIONS} ({FEWEST_ITERATIONS} "
+            f"above {MOST_SERIES} series)",
         ),
     }
     chosen = {name: value if is_auto(options[name]) else getattr(plain, name) for name, (value, _) in sizes.items()}

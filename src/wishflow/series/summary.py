@@ -45,7 +45,7 @@ def summary_of(forecaster: Any) -> str:
         numbers = forecaster.drift_
         lines += [
             "",
-            f"drift in {numbers['n_rows']:.0f} rows since fit: {said} (statistic {numbers['statistic']:.1f}, ",
+            f"drift in the {numbers['n_rows']:.0f} rows since fit: {said} (statistic {numbers['statistic']:.1f}, ",
         ]
         lines[-1] += f"threshold {numbers['threshold']:.1f})"
     if forecaster.calibration_ is not None:

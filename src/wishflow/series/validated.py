@@ -223,7 +223,7 @@ def _trained_member(problem: ValidatedProblem, shared: _Shared, journal: Callabl
         scored = (origins, problem.units, shared.sd, seed)
         trials = [trial_of("linear, constant noise", start, *scored)]
     if origins is None or not shared.is_worth_training:
-        why = f"not trained: {shared.n_origins} origins in the held-back rows are too few to prefer it by"
+        why = f"not trained: {shared.n_origins} origins in the held-back rows are too few to compare models"
         trained = _flat_trained(problem, shared, f"{why}; kept: linear, constant noise", journal())
         return _outcome(problem, trained, trials, trials[0] if trials else None, start)
     # Jumps are what is left: those of the linear model may be noise that depends on the state.
@@ -322,7 +322,7 @@ def _reason(trials: Sequence[Trial], kept: Trial, n_origins: int, n_steps: int) 
         other = f"{trials[0].name} {numbers_of(trials[0])}"
     else:
         best = min(trials[1:], key=lambda t: float(np.log(t.by_band()).sum()))
-        other = f"{best.name} {numbers_of(best)}, which loses at a band or is not clearly ahead"
+        other = f"{best.name} {numbers_of(best)}, which is worse in a band of horizons or not clearly better"
     return f"kept: {kept.name} (CRPS at steps {bands} from {n_origins} held-back origins {numbers_of(kept)}; {other})"
 
 

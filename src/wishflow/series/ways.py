@@ -48,7 +48,7 @@ def compared(found: Sequence[Validated], ways: Sequence[str]) -> Verdict:
         which = int(choose([first, second], lead) is second and gain >= LEAST_GAIN)
         scores = [f"{way} {numbers_of(one)}" for way, one in zip(ways, (first, second), strict=True)]
         said = f"CRPS on held-back rows: {'; '.join(scores)}"
-        said += "" if which else ", not clearly ahead or behind at a band"
+        said += "" if which else ", not clearly better or worse in a band of horizons"
     tables = [
         _table(one.candidates, way, k == which)
         for k, (one, way) in enumerate(zip(found, ways, strict=True))

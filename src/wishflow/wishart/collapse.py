@@ -51,5 +51,5 @@ def noise_ratio(variance: float, model: Any) -> float | None:
 
 def ratio_words(ratio: float, remedy: str) -> str:
     """The ratio in words, and what to do where the diffusion has collapsed."""
-    text = f"diffusion: its standard deviation is {ratio:.3g} of that of the noise of observations, in scaled units"
+    text = f"diffusion: its standard deviation is {ratio:.3g} times that of the observation noise, in scaled units"
     return text if ratio >= COLLAPSED else f"{text}; it has collapsed: {remedy}"

@@ -152,7 +152,11 @@ def _table(frame: pd.DataFrame, name: str) -> Table:
         )
     bad = [str(column) for column, dtype in frame.dtypes.items() if dtype.kind not in "iufb"]
     if bad:
-        raise DataError(f"{name} has columns that are no numbers: {', '.join(bad[:5])}; convert or drop them.")
+        stamps = [str(column) for column, dtype in frame.dtypes.items() if dtype.kind == "M"]
+        remedy = f"if {stamps[0]!r} holds the timestamps, make it the index with set_index" if stamps else "drop them"
+        raise DataError(
+            f"{name} has columns that do not hold numbers: {', '.join(bad[:5])}; convert them to numbers, or {remedy}."
+        )
     values = frame.to_numpy(float, na_value=np.nan)
     if np.isinf(values).any():
         row, column = np.argwhere(np.isinf(values))[0]

@@ -74,7 +74,11 @@ def _span(axis: TimeAxis, fh: Any, end: Any) -> list[int]:
         clock = end.tz_localize(None)
         stamps = pd.date_range(clock, clock + span, freq=axis.offset)
         return list(range(1, int((stamps > clock).sum()) + 1))
-    return list(range(1, int(np.floor(span.as_unit("ns").value / axis.unit + IRREGULAR)) + 1))
+    n_steps = int(np.floor(span.as_unit("ns").value / axis.unit + IRREGULAR))
+    if n_steps == 0 and span > pd.Timedelta(0):
+        step = pd.Timedelta(round(axis.unit), unit="ns")
+        raise OptionError(f"fh={fh!r} is shorter than a step of the data ({step}); expected at least one step.")
+    return list(range(1, n_steps + 1))
 
 
 def _counted(axis: TimeAxis, steps: list[int], end: Any, fh: Any) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,9 @@ def offset_of(freq: Any) -> Any:
     try:
         offset = to_offset(freq)
     except (ValueError, TypeError) as error:
-        raise OptionError(f"freq={freq!r} given; expected a frequency such as {examples} ({error}).") from error
+        hint = re.search(r"Did you mean \S+\?|Please use \S+ instead", str(error))
+        why = "" if hint is None else f" ({hint[0]})"
+        raise OptionError(f"freq={freq!r} given; expected a frequency such as {examples}{why}.") from error
     if offset is None or not _is_counted(offset):
         raise OptionError(
             f"freq={freq!r} given; expected a frequency whose steps can be counted: {examples}, among them "
