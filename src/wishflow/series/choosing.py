@@ -272,7 +272,7 @@ def causally_filled(pieces: Sequence[Float[np.ndarray, "_ D"]]) -> list[Float[np
     none = [np.zeros((len(z), 0)) for z in pieces]
     if not any(np.isnan(z).any() for z in pieces):
         return [z.copy() for z in pieces]
-    guesses = [Stretch(linear.straight(z), ~np.isnan(z), u) for z, u in zip(pieces, none, strict=True)]
+    guesses = [Stretch(linear.guessed(z), ~np.isnan(z), u) for z, u in zip(pieces, none, strict=True)]
     longest = max(len(z) for z in pieces)
     lags = (1, 2, 3) if longest > 30 else (1,)
     model = linear.fitted(guesses, lags, DEFAULT)

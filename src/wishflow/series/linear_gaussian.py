@@ -22,6 +22,8 @@ FLOOR = 1e-8
 TINY = 1e-12
 # From this share of seen targets on, rows filled by a model count as rows.
 FEW_HOLES = 0.97
+# Below this share of seen values holes are on average longer than one row.
+MANY_HOLES = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -325,6 +327,19 @@ def filled(
                 gains[key] = np.linalg.solve(Q[np.ix_(seen, seen)], Q[np.ix_(seen, ~seen)]).T
             expected[~seen] += gains[key] @ (values[t, seen] - expected[seen])
         rows[t, ~seen] = expected[~seen]
+    return rows
+
+
+def guessed(values: Float[np.ndarray, "T D"]) -> Float[np.ndarray, "T D"]:
+    """Rows to learn from what a model expects in holes: straight lines, but steps where most of a column is missing.
+
+    A line leads to the next value that was seen. Where it is long, the row before that value is nearly as large, and
+    each increment looks like growth of what was there before: models of such lines explode.
+    """
+    rows, is_seen = straight(values), ~np.isnan(values)
+    for d in np.flatnonzero(is_seen.mean(axis=0) < MANY_HOLES):
+        last = np.maximum.accumulate(np.where(is_seen[:, d], np.arange(len(rows)), 0))
+        rows[:, d] = rows[last, d]
     return rows
 
 
