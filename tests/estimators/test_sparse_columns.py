@@ -40,7 +40,7 @@ def test_a_weekly_column_beside_a_daily_one():
 
 def test_forecasts_of_no_use_are_named(monkeypatch):
     rng = np.random.default_rng(0)
-    y = pd.DataFrame(rng.normal(size=(80, 1)), columns=["a"])
+    y = pd.DataFrame(rng.normal(size=(200, 1)), columns=["a"])
 
     def exploding(found, lags, prior):
         return linear.LinearModel(tuple(lags), np.eye(1, len(lags)), np.zeros(1), np.eye(1))

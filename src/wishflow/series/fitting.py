@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -30,6 +31,8 @@ from .ways import compared
 from .windows import Series, all_ticks, imputed, scored_items, whole_gaps
 
 HERE = Workers()
+# A CRPS of held-back rows, in standard deviations of y, beyond which forecasts are of no use.
+MOST_USABLE = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +68,26 @@ def train(
     `callbacks` makes callbacks, given a number of items. One that ends training ends it for good.
     """
     PROGRAMS.make_room()
+    task, found = _kept(tasks, calibrates, callbacks, workers)
+    _warn_of_useless(found)
+    return task, found
+
+
+def _warn_of_useless(found: Validated) -> None:
+    """Forecasts that are far from all that was seen: most likely the linear model grows without bound."""
+    worst = 0.0 if found.rolled is None else float(np.nanmax(found.rolled.by_band(), initial=0.0))
+    if worst > MOST_USABLE:
+        warnings.warn(
+            f"forecasts of held-back rows were off by {worst:.3g} standard deviations of y on average, so forecasts of "
+            "this model are of no use; set freq to the usual gap between rows, pass fewer lags, or remove outliers.",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+
+
+def _kept(
+    tasks: Sequence[FitTask], calibrates: bool, callbacks: Callable[[int], list], workers: Workers
+) -> tuple[FitTask, Validated]:
     prepared = [_prepared(task, calibrates) for task in tasks]
     with computing(), CallbackList(callbacks(prepared[0].n_items)) as calls:
         found = _trained(prepared[0], calls, workers)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -63,8 +62,6 @@ LEAST_TRAINED = 10
 PRIOR_ROWS = 20.0
 # Held-back steps that later rows are compared with, the latest ones.
 MOST_REFERENCE = 2000
-# A CRPS of held-back rows, in standard deviations of y, beyond which forecasts are of no use.
-MOST_USABLE = 5.0
 HERE = Workers()
 
 
@@ -201,8 +198,6 @@ def train_validated(problems: Sequence[ValidatedProblem], calls: CallbackList, w
         steps = last_steps(shared.transitions, shared.is_held, shared.ages, MOST_REFERENCE)
         scores = step_scores([states[k] for k in kept], weights[kept], steps, first.seed)
     rolled = _mean_trial([found[k].kept for k in kept], weights[kept])
-    if rolled is not None:
-        _warn_of_useless(rolled)
     return Validated(tuple(found[k].trained for k in kept), weights[kept], candidates, calibration, scores, rolled)
 
 
@@ -212,18 +207,6 @@ def _mean_trial(kept: Sequence[Trial | None], weights: Float[np.ndarray, " K"]) 
         return None
     crps = np.tensordot(weights, np.stack([trial.crps for trial in trials]), axes=1)
     return dataclasses.replace(trials[0], crps=crps)
-
-
-def _warn_of_useless(kept: Trial) -> None:
-    """Forecasts that are far from all that was seen: most likely the linear model grows without bound."""
-    worst = float(np.nanmax(kept.by_band(), initial=0.0))
-    if worst > MOST_USABLE:
-        warnings.warn(
-            f"forecasts of held-back rows were off by {worst:.3g} standard deviations of y on average, so forecasts of "
-            "this model are of no use; set freq to the usual gap between rows, pass fewer lags, or remove outliers.",
-            RuntimeWarning,
-            stacklevel=2,
-        )
 
 
 def _trained_alone(problem: ValidatedProblem, shared: _Shared) -> _Outcome:
