@@ -6,6 +6,7 @@
 Splits are those of `studies.uci`; on an accelerator those of a cell train in one program. Training writes checkpoints.
 After `--minutes` (or SIGTERM) it writes one more and ends; the same command goes on from there, bit by bit as if it had
 not ended. The checkpoints of a cell are removed when its scores are written. The exit code is 3 where cells are left.
+Several commands may write to one file, such as one for five splits of concrete and one for two of kin8nm.
 """
 
 from __future__ import annotations
@@ -150,8 +151,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not isinstance(result, dict):
             print(f"{key_of(cell)}: {'goes on from its checkpoint' if result is None else result}", flush=True)
             continue
-        results[key_of(cell)] = result
-        write_json_atomic(options.output, results)
+        # Another command may have written cells in the meantime.
+        write_json_atomic(options.output, {**(read_json(options.output) or {}), key_of(cell): result})
         shutil.rmtree(options.checkpoints / f"{cell.data}-{cell.model}", ignore_errors=True)
         left = [other for other in left if other != cell]
         print(key_of(cell), {name: round(value, 4) for name, value in result["mean"].items()}, flush=True)
