@@ -47,5 +47,10 @@ def _objective(trained: Trained) -> float:
 
 
 def _of_noise(y: Float[np.ndarray, "N P"]) -> float:
-    """The highest log density of the targets by normal distributions around zero, one for each output."""
-    return -0.5 * len(y) * float(np.sum(np.log(2.0 * np.pi * np.mean(y**2, axis=0)) + 1.0))
+    """The highest log density of the targets by normal distributions around zero, one for each output; −∞ where an
+    output is constant, because there noise is not what a fit has missed.
+    """
+    variances = np.mean(y**2, axis=0)
+    if not variances.all():
+        return -np.inf
+    return -0.5 * len(y) * float(np.sum(np.log(2.0 * np.pi * variances) + 1.0))
