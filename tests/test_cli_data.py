@@ -19,7 +19,7 @@ from wishflow.cli.options import Reading, RowColumns
 from wishflow.cli.regression import Source, read_rows
 from wishflow.cli.rivals import VectorAutoregression
 from wishflow.cli.series_files import SeriesData, check_regular
-from wishflow.cli.tables import guessed_time, numbers, read_table, time_index
+from wishflow.cli.tables import guessed_time, marked_number, numbers, read_table, time_index
 from wishflow.numerics.tables import in_words, level_name
 from wishflow.series.data.calendar import harmonics
 
@@ -269,6 +269,17 @@ def test_ids_among_the_inputs_are_named(folder):
     assert "if it is an id" not in run(*fit, "--drop", "number").stderr
 
 
+@pytest.mark.parametrize("target", [",", ""])
+def test_targets_without_a_name_are_named(folder, target):
+    result = run("fit", folder / "rows.csv", "--target", target)
+    assert result.exit_code == 2 and "--target names no column" in result.stderr
+
+
+@pytest.mark.parametrize("cell", ["31.01.2024", "1.2.3", "10.0.0.1"])
+def test_dates_versions_and_addresses_are_no_amounts(cell):
+    assert marked_number(pd.Series([cell, cell])) is None
+
+
 def test_lists_of_targets_and_quantiles_may_have_commas(folder):
     fit = ("fit", folder / "rows.csv", "-t", "y,z", "--model", "sgp", "--max-iter", 5, "-o", folder / "yz.wishflow")
     assert answer_of(*fit)["targets"] == ["y", "z"]
@@ -284,6 +295,8 @@ def test_the_column_of_dates_is_found(tmp_path):
     frame = pd.DataFrame({"y": range(40), "day": days.strftime("%d.%m.%Y"), "kind": "may"})
     assert guessed_time(frame, path) == "day"
     assert time_index(frame, "day", path)[-1] == days[-1]
+    serviced = frame.assign(last_service=[None] * 39 + ["2024-01-31"])
+    assert guessed_time(serviced, path) == "day"
     frame.loc[3, "day"] = None
     assert guessed_time(frame, path) == "day"
     whole = pd.DataFrame({"y": range(40), "day": days.strftime("%Y%m%d").astype(int)})

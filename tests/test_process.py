@@ -58,7 +58,9 @@ def test_strict_settings_of_users_change_nothing(strict):
     def numbers():
         flow = wf.FlowRegressor(n_inducing=5, max_iter=6, n_steps=2, n_predict_samples=4).fit(X, X[:, 0])
         forecaster = wf.WishartForecaster(n_inducing=5, max_iter=3, lags=1, validation_fraction=0).fit(series)
-        return [*flow.predict(X, return_std=True), forecaster.predict(2).to_numpy()]
+        chosen = wf.WishartForecaster().fit(np.exp(series))
+        forecasts = [one.predict(2).to_numpy() for one in (forecaster, chosen)]
+        return [*flow.predict(X, return_std=True), *forecasts]
 
     plain = numbers()
     with strict():

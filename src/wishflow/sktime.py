@@ -281,6 +281,29 @@ class WishartForecaster(BaseForecaster):
         with rolled_back(self, *parts):
             return super().update(y, X=X, update_params=update_params)
 
+    def update_predict_single(self, y: Any = None, fh: Any = None, X: Any = None, update_params: bool = True) -> Any:
+        """Update and forecast, as all forecasters of sktime; an error, or Ctrl-C, leaves the forecaster as it was.
+
+        Parameters
+        ----------
+        y : time series of sktime, optional
+            The new rows.
+        fh : int, list or ForecastingHorizon, optional
+            The horizon of forecasts.
+        X : time series of sktime, optional
+            Covariates.
+        update_params : bool, default=True
+            Whether to train on.
+
+        Returns
+        -------
+        time series of sktime
+            Point forecasts.
+        """
+        parts = getattr(self, "forecasters_", pd.DataFrame()).to_numpy().ravel()
+        with rolled_back(self, *parts):
+            return super().update_predict_single(y=y, fh=fh, X=X, update_params=update_params)
+
     def _fit(self, y: pd.DataFrame, X: pd.DataFrame | None, fh: Any) -> WishartForecaster:
         # A horizon that cannot be forecast is refused before training.
         stamps = None if fh is None else self._stamps(fh)

@@ -151,6 +151,9 @@ def test_complex_numbers_among_objects(X, y):
         wf.SparseGPRegressor(**SMALL_GP).fit(X, np.array([*y[1:], 1j], object))
     with pytest.raises(DataTypeError, match="column 'b' of X holds complex numbers"):
         wf.SparseGPRegressor(**SMALL_GP).fit(pd.DataFrame(X, columns=["a", "b"]).astype({"b": object}) * [1, 1j], y)
+    repeated = pd.DataFrame(X[:, [0, 0, 1]], columns=["a", "b", "c"]).astype({"c": object}) * [1, 1, 1j]
+    with pytest.raises(DataTypeError, match="column 'c' of X holds complex numbers"):
+        wf.SparseGPRegressor(**SMALL_GP).fit(repeated.set_axis(["a", "a", "c"], axis=1), y)
 
 
 def test_masked_arrays_in_a_list(X, y):

@@ -605,7 +605,7 @@ BAD = {
     "NaT": (lambda y: y.set_axis([*y.index[:-1], pd.NaT]), "NaT"),
     "constant": (lambda y: y.assign(b=1.0), "'b' is constant"),
     "empty column": (lambda y: y.assign(b=np.nan), "no value at all"),
-    "object": (lambda y: y.assign(b="x"), "no numbers: b"),
+    "object": (lambda y: y.assign(b="x"), "do not hold numbers: b"),
     "no rows": (lambda y: y.iloc[:0], "y has no rows"),
     "no columns": (lambda y: y[[]], "y has no columns"),
     "an empty frame": (lambda y: pd.DataFrame(), "y has no rows"),

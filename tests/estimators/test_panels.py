@@ -284,6 +284,14 @@ def test_ids_of_series_that_files_cannot_hold_are_refused_before_training(name):
         wf.WishartForecaster(**SMALL).fit({"s": walk(), name: walk(1)})
 
 
+def test_update_refuses_the_ids_that_fit_refuses():
+    model = wf.WishartForecaster(**SMALL).fit({"s": walk(), "t": walk(1)})
+    for name in (pd.Timestamp("2024-01-01"), ("u", 1)):
+        with pytest.raises(DataError, match=r"model files cannot hold|as many parts"):
+            model.update({name: walk(2)})
+    assert set(model.tails_) == {"s", "t"}
+
+
 def test_ids_with_different_numbers_of_parts_are_refused():
     with pytest.raises(DataError, match=r"the ids 's' and \('t', 1\); expected as many parts"):
         wf.WishartForecaster(**SMALL).fit({"s": walk(), ("t", 1): walk(1)})

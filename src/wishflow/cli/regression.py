@@ -90,6 +90,8 @@ def read_rows(source: Source, targets: Sequence[str]) -> Rows:
         raise unknown_option("--task", task, TASKS)
     frame = source.table()
     targets = split_names(targets, frame)
+    if not targets:
+        raise OptionError("--target names no column; expected the name of one, such as --target price.")
     inputs, labels = _roles(source, frame, targets)
     classifies = _classifies(frame, targets, task)
     if classifies and task == "auto":

@@ -29,7 +29,8 @@ DATE = r"\s*\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?:[ T].*)?"
 # Dates that are written as whole numbers, by their digits.
 COMPACT_DATES = {8: "%Y%m%d", 6: "%Y%m"}
 # Numbers with a currency, a percent sign or thousands: $1,234.50, 12 %, 1'234.50 CHF.
-MARKED = r"\s*(?:[A-Z]{3}|[$€£¥])?\s*[+-]?\s*\d[\d.,'\s]*(?:[A-Z]{3}|[%$€£¥])?\s*"
+DIGITS = r"(?:\d+|\d{1,3}(?:[.,'\s]\d{3})+)(?:[.,]\d*)?"
+MARKED = rf"\s*(?:[A-Z]{{3}}|[$€£¥])?\s*[+-]?\s*{DIGITS}\s*(?:[A-Z]{{3}}|[%$€£¥])?\s*"
 PLAIN = "expected plain numbers such as 1234.5: remove currency signs, percent signs and thousands separators"
 
 
@@ -299,8 +300,10 @@ def _no_dates(column: pd.Series, name: str, path: Path, date_format: str | None)
 
 
 def guessed_time(frame: pd.DataFrame, path: Path, date_format: str | None = None) -> str:
-    """The only column that holds dates."""
+    """The only column that holds dates; of several the only one without empty cells."""
     candidates = [name for name in frame.columns if _holds_dates(frame[name], date_format)]
+    whole = [name for name in candidates if frame[name].notna().all()]
+    candidates = whole or candidates
     if len(candidates) == 1:
         return str(candidates[0])
     what = "no column holds dates" if not candidates else f"several columns hold dates ({listed(candidates)})"

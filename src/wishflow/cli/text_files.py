@@ -107,7 +107,7 @@ def _decimal_of(frame: pd.DataFrame, path: Path, separator: str, encoding: str |
         beside = f"cells such as {point!r}" if point is not None else "commas between its columns"
         raise DataError(
             f"{str(path)!r} has cells such as {example!r} beside {beside}; give its decimal sign: the comma "
-            "(--decimal ',') or the point (--decimal '.', which leaves numbers with commas as text)."
+            "(--decimal ',') or the point (--decimal '.', which leaves 0,5 as text and takes 1,234 for thousands)."
         )
     return ","
 
@@ -155,12 +155,11 @@ def _has_commas_between_thousands(frame: pd.DataFrame) -> bool:
 
 def _without_commas(frame: pd.DataFrame) -> pd.DataFrame:
     """Columns such as 1,234 and 1,234.5 as numbers."""
-    found = {
-        name: pd.to_numeric(cells.str.replace(",", "", regex=False)).reindex(frame.index)
-        for name, cells in _texts(frame).items()
-        if _is_all(cells, WITH_COMMAS, ",")
-    }
-    return frame.assign(**found) if found else frame
+    found = frame.copy()
+    for name, cells in _texts(frame).items():
+        if _is_all(cells, WITH_COMMAS, ","):
+            found[name] = pd.to_numeric(cells.str.replace(",", "", regex=False)).reindex(frame.index)
+    return found
 
 
 def _with_thousands(frame: pd.DataFrame, path: Path, is_named: bool) -> pd.DataFrame:

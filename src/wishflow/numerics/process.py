@@ -29,7 +29,7 @@ class BlasLimit:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # an interrupted holder may be closed inside
         self._inside: weakref.WeakSet[Holder] = weakref.WeakSet()
         self._controller: Any = None
         # Threads of each library before our limit; None where there is nothing to restore.

@@ -40,8 +40,8 @@ def check_numeric(data: Any, name: str) -> None:
         raise DataError(f"{name} has no columns; expected at least one, of numbers.")
     dtypes: Any = getattr(data, "dtypes", getattr(data, "dtype", None))
     is_frame = hasattr(data, "columns") and dtypes is not None
-    named = dict(zip(data.columns, dtypes, strict=True)) if is_frame else {None: dtypes}
-    for i, (column, dtype) in enumerate(named.items()):
+    named = list(zip(data.columns, dtypes, strict=True)) if is_frame else [(None, dtypes)]
+    for i, (column, dtype) in enumerate(named):
         where = name if column is None else f"column {column!r} of {name}"
         is_of_objects = isinstance(dtype, np.dtype) and dtype.kind == "O"
         kinds = _kinds_of_objects(data if column is None else data.iloc[:, i]) if is_of_objects else set()

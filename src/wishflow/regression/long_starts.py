@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..training.journal import Trained
-from ..training.loop import STOPPED
+from ..training.loop import CONVERGED
 from ..training.specs import TrainingSpec
 from .hyperprior import LOG_LENGTHSCALE
 
@@ -31,11 +31,13 @@ def best_of_starts(
     fit: Callable[[TrainingSpec], Trained],
 ) -> Trained:
     """The first fit, or, where it ends as noise alone, the best of it and of fits from long lengthscales."""
-    if first.status == STOPPED or _objective(first) > _of_noise(y) + LEAST_GAIN:
+    if not first.status.startswith(CONVERGED) or _objective(first) > _of_noise(y) + LEAST_GAIN:
         return first
-    best = first
-    for long in LONG:
-        found = fit(dataclasses.replace(training, output_lengthscale=long * X.shape[1] ** 0.5))
+    best, starts = first, [long * X.shape[1] ** 0.5 for long in LONG]
+    for start in starts:
+        if start <= training.output_lengthscale:
+            continue
+        found = fit(dataclasses.replace(training, output_lengthscale=start))
         if _objective(found) > _objective(best) + LEAST_GAIN:
             said = f"{found.status} from a long lengthscale; from the usual one all is noise"
             best = dataclasses.replace(found, status=said)

@@ -137,6 +137,8 @@ def by_the_evidence(judge: Judge, given: Given) -> Choice:
     if given.periods is not None or not config.periods:
         return first
     other = _by_the_evidence(judge, given, dataclasses.replace(config, periods=()), reasons)
+    if judge.score(first.config) is None or judge.score(other.config) is None:
+        return first
     best, _ = _best(judge, [other.config, first.config], _margin(judge))
     if best is first.config:
         return first

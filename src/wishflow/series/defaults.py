@@ -128,8 +128,8 @@ def settings_of(options: Mapping[str, Any], panel: Panel, X: Panel | None, fract
         None if is_auto(options["transform"]) else named_transforms(plain.transform, panel),
         "linear" in str(options["drift"]),
     )
-    # Many small systems: threads of BLAS wait for each other longer than they compute.
-    with BLAS.held():
+    # Many small systems: threads of BLAS wait for each other longer than they compute. Densities far out underflow.
+    with BLAS.held(), np.errstate(under="ignore"):
         found = choices.choose(judge, given)
     return tuple(_settings(options, plain, judge, given, choice) for choice in found)
 

@@ -81,7 +81,7 @@ def _warn_of_useless(found: Validated) -> None:
             f"forecasts of held-back rows were off by {worst:.3g} standard deviations of y on average, so forecasts of "
             "this model are of no use; set freq to the usual gap between rows, pass fewer lags, or remove outliers.",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -244,7 +244,7 @@ def check_targets(panel: Panel, lags: Lags) -> None:
         raise DataError("y has no columns; expected at least one, of numbers.")
     check_names(panel.columns, "y")
     if panel.is_panel:
-        _check_ids(list(panel.tables))
+        check_ids(list(panel.tables))
     values = np.concatenate([table.values for table in panel.tables.values()])
     with np.errstate(invalid="ignore"):
         is_empty = np.isnan(values).all(axis=0)
@@ -285,7 +285,7 @@ def check_names(columns: pd.Index, of: str) -> None:
         )
 
 
-def _check_ids(ids: list[Any]) -> None:
+def check_ids(ids: list[Any]) -> None:
     """Each series of a panel has an id of as many parts, all of which model files can hold."""
     parts = [key if isinstance(key, tuple) else (key,) for key in ids]
     for key, part in zip(ids, parts, strict=True):

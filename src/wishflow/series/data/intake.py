@@ -13,7 +13,7 @@ from ...numerics.scaling import Scaler
 from ..specs import DynamicsSpec
 from .calendar import chosen_periods, seconds, with_harmonics
 from .effects import series_scalers
-from .frames import Panel, check_names, with_columns
+from .frames import Panel, check_ids, check_names, with_columns
 from .times import TimeAxis, on_axis
 from .transforms import ColumnTransforms
 from .units import Tail, Units
@@ -83,6 +83,8 @@ def further_rows(
 
     Stamps are in the zone of the past, and a series that goes on stays on its grid. Columns are found by their names.
     """
+    if panel.is_panel and any(key not in past for key in panel.tables):
+        check_ids([*past, *panel.tables])
     panel, X = with_columns(panel, units.columns, "y"), units.covariates(X)
     X = None if X is None else beside(X, panel)
     stamps = {key: tail.index for key, tail in past.items()}
