@@ -103,7 +103,11 @@ def settings_of(cell: Cell) -> dict[str, Any]:
 
 
 def is_made_with(found: dict[str, Any], settings: dict[str, Any]) -> bool:
-    """Whether settings of a result are these. It had the default of each option, or rule, that was added since."""
+    """Whether settings of a result are these.
+
+    Of a part of the rule that was added since, it had the default. An option that was added since counts as equal: what
+    options decide is in the rule.
+    """
     if not found:
         return False
     defaults = {field.name: field.default for field in dataclasses.fields(TrainingSpec)}
