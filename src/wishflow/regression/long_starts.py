@@ -34,9 +34,7 @@ def best_of_starts(
     if not first.status.startswith(CONVERGED) or _objective(first) > _of_noise(y) + LEAST_GAIN:
         return first
     best, starts = first, [long * X.shape[1] ** 0.5 for long in LONG]
-    for start in starts:
-        if start <= training.output_lengthscale:
-            continue
+    for start in (one for one in starts if one > training.output_lengthscale):
         found = fit(dataclasses.replace(training, output_lengthscale=start))
         if _objective(found) > _objective(best) + LEAST_GAIN:
             said = f"{found.status} from a long lengthscale; from the usual one all is noise"
