@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import warnings
+from types import SimpleNamespace as Namespace
 
 import numpy as np
 import pandas as pd
@@ -15,13 +16,15 @@ from typer.testing import CliRunner
 
 import wishflow as wf
 from wishflow.cli.commands import app
-from wishflow.cli.options import Reading, RowColumns
+from wishflow.cli.options import Reading, RowColumns, Talking
 from wishflow.cli.regression import Source, read_rows
 from wishflow.cli.rivals import VectorAutoregression
 from wishflow.cli.series_files import SeriesData, check_regular
 from wishflow.cli.tables import guessed_time, marked_number, numbers, read_table, time_index
+from wishflow.cli.terminal import answering
 from wishflow.numerics.tables import in_words, level_name
 from wishflow.series.data.calendar import harmonics
+from wishflow.series.fitting import _warn_of_useless
 
 
 def run(*arguments):
@@ -275,8 +278,8 @@ def test_targets_without_a_name_are_named(folder, target):
     assert result.exit_code == 2 and "--target names no column" in result.stderr
 
 
-@pytest.mark.parametrize("cell", ["31.01.2024", "1.2.3", "10.0.0.1"])
-def test_dates_versions_and_addresses_are_no_amounts(cell):
+@pytest.mark.parametrize("cell", ["31.01.2024", "1.2.3", "10.0.0.1", "ABC001", "CAT 1"])
+def test_dates_versions_addresses_and_codes_are_no_amounts(cell):
     assert marked_number(pd.Series([cell, cell])) is None
 
 
@@ -286,6 +289,7 @@ def test_lists_of_targets_and_quantiles_may_have_commas(folder):
     predict = ("predict", folder / "yz.wishflow", folder / "new.csv", "-o", folder / "yz.csv", "--no-inputs")
     assert answer_of(*predict, "--quantile", "0.9,0.1")["columns"][2:4] == ["y_q10", "y_q90"]
     assert "--quantile x given; expected probabilities" in run(*predict, "--quantile", "0.1,x").stderr
+    assert "--quantile names no probability" in run(*predict, "--quantile", ",").stderr
 
 
 def test_the_column_of_dates_is_found(tmp_path):
@@ -306,6 +310,15 @@ def test_the_column_of_dates_is_found(tmp_path):
         assert time_index(whole, "day", path)[-1] == 20240209
 
 
+@pytest.mark.parametrize(("form", "year"), [("%m%d%Y", 2024), ("%d%m%Y", 2024), ("%y%m%d", 2005), ("%Y%m%d%H", 2024)])
+def test_dates_that_lost_the_zero_at_their_beginning_are_read(tmp_path, form, year):
+    """01022024 is read as the number 1022024, which was taken for the 22nd of October."""
+    days = pd.date_range(f"{year}-01-01", periods=60, freq="7D")
+    frame = pd.DataFrame({"y": np.arange(60.0), "day": days.strftime(form).astype(int)})
+    assert guessed_time(frame, tmp_path / "a.csv", form) == "day"
+    assert (time_index(frame, "day", tmp_path / "a.csv", form) == days).all()
+
+
 def test_options_of_a_fit_are_refused_beside_a_saved_model(folder):
     """They were ignored."""
     series = ("--from", folder / "series.wishflow", "--horizon", 3)
@@ -317,6 +330,12 @@ def test_options_of_a_fit_are_refused_beside_a_saved_model(folder):
     ):
         result = run(*given)
         assert result.exit_code == 2 and f"{option} is for a new fit" in result.stderr
+    for given, said in (
+        (("evaluate", folder / "series.csv", *series, "--members", 3), "--members is for rows"),
+        ((*rows, "--freq", "D"), "--freq is for series"),
+    ):
+        result = run(*given)
+        assert result.exit_code == 2 and said in result.stderr
 
 
 def test_a_step_much_shorter_than_the_gaps_is_named():
@@ -324,7 +343,7 @@ def test_a_step_much_shorter_than_the_gaps_is_named():
     days = pd.date_range("2024-01-01", periods=40, name="date")
     data = SeriesData(pd.DataFrame({"y": np.arange(40.0)}, days))
     with pytest.warns(UserWarning, match=r"--freq h is much shorter than the gaps between rows \(median 24 steps\)"):
-        assert check_regular(data, "h") is None
+        assert check_regular(data, "h").freq == "h"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_regular(data, "D")
@@ -332,8 +351,19 @@ def test_a_step_much_shorter_than_the_gaps_is_named():
 
 def test_a_horizon_longer_than_the_held_out_rows_is_found_before_the_fit(folder, monkeypatch):
     monkeypatch.setattr("wishflow.cli.evaluation.built", None)
-    result = run("evaluate", folder / "series.csv", "--time", "date", "--horizon", 17)
-    assert result.exit_code == 2 and "beyond the 16 held-out rows" in result.stderr
+    evaluate = ("evaluate", folder / "series.csv", "--time", "date")
+    for more in ((), ("--freq", "D")):
+        result = run(*evaluate, "--horizon", 17, *more)
+        assert result.exit_code == 2 and "beyond the 16 held-out rows" in result.stderr
+        result = run(*evaluate, "--horizon", 6_000_000, *more)
+        assert result.exit_code == 2 and "reaches beyond the year" in result.stderr
+
+
+@pytest.mark.parametrize(("share", "n_rows"), [("0.001", 80), ("0.999", 0)])
+def test_shares_that_leave_no_rows_are_refused(folder, share, n_rows):
+    evaluate = ("evaluate", folder / "series.csv", "--time", "date", "--horizon", 2, "--freq", "D")
+    result = run(*evaluate, "--test", share)
+    assert result.exit_code == 2 and f"--test {share} leaves {n_rows} of 80 rows for the fit" in result.stderr
 
 
 def test_labels_become_inputs_of_fit_and_of_predict(folder):
@@ -374,6 +404,16 @@ def test_packages_that_are_missing_are_named_before_the_work(folder, monkeypatch
     assert result.exit_code == 1 and "pip install 'wishflow[parquet]'" in result.stderr
     result = run("demo", "--output", folder / "demo")
     assert result.exit_code == 2 and "pip install 'wishflow[demo]'" in result.stderr
+
+
+def test_warnings_of_training_are_shown(capsys):
+    """All of category RuntimeWarning were hidden, also that forecasts are of no use."""
+    useless = Namespace(rolled=Namespace(by_band=lambda: np.array([1e6])))
+    with answering(Talking()):
+        _warn_of_useless(useless)
+        np.log(np.zeros(2))
+    told = capsys.readouterr().err
+    assert told.count("Warning: ") == 1 and "of no use; set freq" in " ".join(told.split())
 
 
 def test_errors_are_one_line_and_debug_shows_where(folder):

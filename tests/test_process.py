@@ -161,6 +161,35 @@ def test_ctrl_c_while_a_limit_is_set_or_restored_leaves_blas_as_it_was(two_threa
     assert place > 20
 
 
+SETTINGS = ("jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_dtype_promotion", "jax_numpy_rank_promotion")
+
+
+def test_ctrl_c_before_the_first_computation_leaves_jax_as_it_was():
+    """A stack of contexts knew of a setting only after it was made: Ctrl-C in between left 64 bits on for good."""
+    calls, place = [], 0
+
+    def ctrl_c(frame, event, argument):
+        if event == "call" and frame.f_globals.get("__name__") == "contextlib":
+            calls.append(frame)
+            if len(calls) == place:
+                raise KeyboardInterrupt
+
+    while len(calls) >= place:  # there was such a call before the body
+        place += 1
+        calls.clear()
+        before = [getattr(jax.config, name) for name in SETTINGS]
+        try:
+            sys.setprofile(ctrl_c)
+            with computing():
+                sys.setprofile(None)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.setprofile(None)
+        assert [getattr(jax.config, name) for name in SETTINGS] == before, calls[-1].f_code.co_name
+    assert place > 3
+
+
 MILLION = """
 import resource, time
 import numpy as np

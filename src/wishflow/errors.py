@@ -1,4 +1,4 @@
-"""Typed errors. Every message says what was given, what was expected and what to do."""
+"""Typed errors, and the warning of training. Every message says what was given, what was expected and what to do."""
 
 
 class WishflowError(Exception):
@@ -90,6 +90,10 @@ class JobError(WishflowError, RuntimeError):
 
 class DatasetError(WishflowError, FileNotFoundError):
     """A data set is neither in the data folder nor in the cache and cannot be downloaded; a `FileNotFoundError`."""
+
+
+class TrainingWarning(RuntimeWarning):
+    """Training has ended or gone on in a way that may make the model useless; also a `RuntimeWarning`."""
 
 
 def unknown_option(name: str, value: object, known: tuple[str, ...] | list[str]) -> OptionError:

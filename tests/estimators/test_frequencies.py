@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 import wishflow as wf
 from wishflow.errors import DataError, OptionError
-from wishflow.series.data.horizons import horizon
+from wishflow.series.data.horizons import horizon, steps_of
 from wishflow.series.data.times import TimeAxis, nearly
 
 SMALL = {"n_inducing": 8, "max_iter": 5, "rank": 2, "n_train_samples": 2, "random_state": 0}
@@ -291,8 +291,9 @@ def test_whole_numbers_that_are_the_same_as_doubles_are_refused(dtype):
 def test_steps_beyond_64_bits_do_not_wrap_around(steps):
     """6 million hours after 2024 were a stamp in 2124."""
     index = pd.date_range("2024-01-01", periods=40, freq="h")
-    with pytest.raises(OptionError, match="reaches beyond the year 2261"):
-        horizon(TimeAxis.of([index]), steps, index[-1])
+    for counted in (horizon, steps_of):
+        with pytest.raises(OptionError, match="reaches beyond the year 2261"):
+            counted(TimeAxis.of([index]), steps, index[-1])
 
 
 def test_units_of_any_size_have_steps():

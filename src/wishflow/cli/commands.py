@@ -184,7 +184,9 @@ def evaluate(
 
         outputs = evaluation.Outputs(output, report)
         outputs.check()
-        _check_kind_of_data(horizon, target, columns, series_columns)
+        of_rows = [*options.changed(columns), *options.own(model, series_model)]
+        of_series = [*options.changed(series_columns), *options.own(series_model, model)]
+        _check_kind_of_data(horizon, ["--target", *of_rows] if target else of_rows, of_series)
         if saved is not None:
             options.check_no_fit(model if horizon is None else series_model)
         rows = regression.Source(data, columns, drop_missing, reading)
@@ -197,15 +199,10 @@ def evaluate(
             evaluation.evaluate_rows(terminal, regression.read_rows(rows, target or ()), model, test, outputs)
 
 
-def _check_kind_of_data(
-    horizon: str | None, target: list[str] | None, rows: options.RowColumns, series: options.SeriesColumns
-) -> None:
+def _check_kind_of_data(horizon: str | None, of_rows: list[str], of_series: list[str]) -> None:
     """Options of rows and those of series do not go together."""
-    if horizon is None and options.changed(series):
-        raise OptionError(
-            f"{options.changed(series)[0]} is for series, but there is no --horizon; name one, such as 24."
-        )
-    of_rows = [*(["--target"] if target else []), *options.changed(rows)]
+    if horizon is None and of_series:
+        raise OptionError(f"{of_series[0]} is for series, but there is no --horizon; name one, such as 24.")
     if horizon is not None and of_rows:
         raise OptionError(f"{of_rows[0]} is for rows and --horizon is for series; expected only one of them.")
 

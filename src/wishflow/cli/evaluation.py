@@ -15,7 +15,7 @@ from .. import backtest, enable_compilation_cache
 from ..errors import DataError, OptionError
 from ..numerics.tables import in_words
 from ..regression.data import names_of_targets
-from ..series.data.horizons import steps_of
+from ..series.data.horizons import horizon
 from .forecasting import built, forecaster_of, horizon_of
 from .options import RowModel, SeriesModel
 from .regression import Rows, fitted_to, inputs_of, loaded, regressor_of
@@ -165,6 +165,11 @@ def evaluate_series(
     if known is None:
         axis = check_regular(data, model.freq)
         first = round((1.0 - test) * len(stamps))
+        if not 2 <= first < len(stamps):
+            raise OptionError(
+                f"--test {test:g} leaves {first} of {len(stamps)} rows for the fit; expected at least 2 of them, and 1 "
+                "held out."
+            )
         if axis is not None:
             _check_room(axis, fh, stamps, first, span)
         fitted = built(model, terminal.verbose).fit(_before(y, stamps[first]), data.X)
@@ -194,13 +199,13 @@ def evaluate_series(
 
 def _check_room(axis: Any, fh: int | str, stamps: pd.Index, first: int, span: str) -> int:
     """The number of steps of a horizon; an error where it is longer than the held-out rows."""
-    n_steps = max(steps_of(axis, fh, stamps[first - 1]) or [1])
-    if axis.ahead(stamps[first - 1], [n_steps - 1])[0] >= stamps[-1]:  # stamps may be less than a step early
+    ahead = horizon(axis, fh, stamps[first - 1])
+    if len(ahead) > 1 and ahead[-2] >= stamps[-1]:  # stamps may be less than a step early
         raise OptionError(
             f"--horizon {span} reaches beyond the {len(stamps) - first} held-out rows; give a shorter horizon, or hold "
             "out more rows with --test."
         )
-    return n_steps
+    return len(ahead)
 
 
 def _stamps(data: SeriesData) -> pd.Index:

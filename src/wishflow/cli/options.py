@@ -151,6 +151,11 @@ def changed(group: Any) -> list[str]:
     return [f"--{name.replace('_', '-')}" for name in given]
 
 
+def own(group: Any, other: Any) -> list[str]:
+    """The options of a group that were given and that the other group does not have."""
+    return [option for option in changed(group) if option not in changed(other)]
+
+
 def check_no_fit(model: RowModel | SeriesModel) -> None:
     """Options of a fit have no meaning for a saved model."""
     given = changed(model)

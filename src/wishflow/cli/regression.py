@@ -244,6 +244,8 @@ def check_table_output(terminal: Terminal, output: Path | None, what: str) -> No
 def checked_levels(quantiles: Sequence[str]) -> list[float]:
     """Probabilities between 0 and 1, sorted; several may be in one text, with commas between."""
     levels = [_level(text) for texts in quantiles for text in texts.split(",") if text.strip()]
+    if quantiles and not levels:
+        raise OptionError("--quantile names no probability; expected such as --quantile 0.1,0.9.")
     return sorted(set(levels))
 
 

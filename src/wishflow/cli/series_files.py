@@ -248,7 +248,7 @@ def check_regular(data: SeriesData, freq: str | None) -> TimeAxis | None:
         return None
     if freq is not None:
         _warn_of_short_steps(indices, freq)
-        return None
+        return TimeAxis.of(indices, freq)
     axis = TimeAxis.of(indices)
     if not axis.is_regular:
         length = axis.unit if axis.kind == "number" else pd.Timedelta(round(axis.unit), unit="ns")

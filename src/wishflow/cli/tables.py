@@ -30,7 +30,8 @@ DATE = r"\s*\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?:[ T].*)?"
 COMPACT_DATES = {8: "%Y%m%d", 6: "%Y%m"}
 # Numbers with a currency, a percent sign or thousands: $1,234.50, 12 %, 1'234.50 CHF.
 DIGITS = r"(?:\d+|\d{1,3}(?:[.,'\s]\d{3})+)(?:[.,]\d*)?"
-MARKED = rf"\s*(?:[A-Z]{{3}}|[$€£¥])?\s*[+-]?\s*{DIGITS}\s*(?:[A-Z]{{3}}|[%$€£¥])?\s*"
+CURRENCIES = "[$€£¥₹]|USD|EUR|GBP|JPY|CHF|CNY|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|TRY|BRL|MXN|ZAR|KRW|SGD|HKD"
+MARKED = rf"\s*(?:{CURRENCIES})?\s*[+-]?\s*{DIGITS}\s*(?:{CURRENCIES}|%)?\s*"
 PLAIN = "expected plain numbers such as 1234.5: remove currency signs, percent signs and thousands separators"
 
 
@@ -230,7 +231,7 @@ def time_index(frame: pd.DataFrame, name: str, path: Path, date_format: str | No
         row = int(np.flatnonzero(column.isna())[0])
         raise DataError(f"the time column {name!r} of {str(path)!r} is empty in line {row + 2}; remove the row.")
     if column.dtype.kind in "iu" and date_format is not None:
-        column = column.astype(str)
+        column = _digits(column, date_format)
     if column.dtype.kind in "iufM":
         _warn_of_compact_dates(column, name, path)
         return pd.Index(column, name=name)
@@ -257,6 +258,11 @@ def _warn_of_compact_dates(column: pd.Series, name: str, path: Path) -> None:
             f"dates; if they are dates, add --date-format {form}.",
             stacklevel=3,
         )
+
+
+def _digits(column: pd.Series, date_format: str) -> pd.Series:
+    """Whole numbers as dates of this format are written: 1022024 lost the zero at its beginning."""
+    return column.astype(str).str.zfill(len(pd.Timestamp(0).strftime(date_format)))
 
 
 def _parsed(column: pd.Series, date_format: str | None) -> Any:
@@ -314,12 +320,13 @@ def _holds_dates(column: pd.Series, date_format: str | None) -> bool:
     """Whether the first cells are dates, or most of them look like dates: `time_index` says what is wrong with them."""
     if column.dtype.kind == "M":
         return True
-    cells = column.dropna().iloc[:20].astype(str)
+    cells = column.dropna().iloc[:20]
     if not len(cells) or column.dtype.kind in ("fb" if date_format is not None else "iufb"):
         return False
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if column.dtype.kind in "iu":
-            return bool(pd.to_datetime(cells, format=date_format, errors="coerce").notna().all())
+        if date_format is not None and column.dtype.kind in "iu":
+            return bool(pd.to_datetime(_digits(cells, date_format), format=date_format, errors="coerce").notna().all())
+        cells = cells.astype(str)
         are_dates = cells.str.contains(r"\d") & pd.to_datetime(cells, errors="coerce").notna()  # "may" is a label
     return bool(are_dates.all() or cells.str.fullmatch(DATE).mean() > 0.5)

@@ -18,7 +18,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from ..errors import OptionError, WishflowError
+from ..errors import OptionError, TrainingWarning, WishflowError
 from .options import Talking
 
 BAD_DATA, BAD_USAGE, STOPPED = 1, 2, 130
@@ -126,6 +126,7 @@ def answering(talking: Talking) -> Iterator[Terminal]:
         if not debug:
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", UserWarning)
+            warnings.simplefilter("always", TrainingWarning)
             warnings.showwarning = lambda message, *_, **__: terminal.note(f"Warning: {message}")
         try:
             yield terminal

@@ -51,21 +51,21 @@ def computing() -> Iterator[None]:
       say otherwise (`numerics.linalg.GRADIENT_PRECISION`).
     - OpenBLAS uses one thread: XLA has its own pool, and the two fight on few cores. Threads of Python may overlap
       here: the last one to leave restores the number of BLAS threads.
-
     - Settings of users by which JAX and NumPy refuse what is meant here have no effect: strict types and ranks,
       transfers, underflow.
 
     In a process that was forked after wishflow has computed it raises `ForkError`: there a computation would never end.
     """
     ORIGIN.check()
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(jax.enable_x64(True))
-        stack.enter_context(jax.default_matmul_precision("highest"))
-        stack.enter_context(jax.numpy_dtype_promotion("standard"))
-        stack.enter_context(jax.numpy_rank_promotion("allow"))
-        stack.enter_context(jax.transfer_guard("allow"))
-        stack.enter_context(np.errstate(under="ignore"))
-        stack.enter_context(BLAS.held())
+    with (  # not an ExitStack: Ctrl-C could come after a setting is made and before the stack knows of it
+        jax.enable_x64(True),
+        jax.default_matmul_precision("highest"),
+        jax.numpy_dtype_promotion("standard"),
+        jax.numpy_rank_promotion("allow"),
+        jax.transfer_guard("allow"),
+        np.errstate(under="ignore"),
+        BLAS.held(),
+    ):
         yield
 
 

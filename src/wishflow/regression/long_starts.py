@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..training.journal import Trained
-from ..training.loop import CONVERGED
+from ..training.loop import CONVERGED, STOPPED
 from ..training.specs import TrainingSpec
 from .hyperprior import LOG_LENGTHSCALE
 
@@ -39,6 +39,8 @@ def best_of_starts(
         if _objective(found) > _objective(best) + LEAST_GAIN:
             said = f"{found.status} from a long lengthscale; from the usual one all is noise"
             best = dataclasses.replace(found, status=said)
+        if found.status.startswith(STOPPED):
+            break
     return best
 
 

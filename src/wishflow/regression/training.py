@@ -266,13 +266,14 @@ def _fitted_gps(group: Group, journal: Journal) -> list[Trained]:
         return trained
     n_rows = group.items.data.X.shape[-2]
 
-    def alone(problem: Problem, Z: np.ndarray, training: TrainingSpec) -> Trained:
+    def alone(problem: Problem, Z: np.ndarray, index: int, training: TrainingSpec) -> Trained:
         one = Group.of([dataclasses.replace(problem, training=training)], n_rows, (Z,))
-        return _fitted(one, phases_of(one), start_of(one), Journal(CallbackList())).trained[0]
+        own = Journal(journal.calls, (index,), journal.n_models, journal.started)
+        return _fitted(one, phases_of(one), start_of(one), own).trained[0]
 
     return [
-        best_of_starts(first, p.training, p.X, p.y, functools.partial(alone, p, Z))
-        for p, first, Z in zip(group.problems, trained, group.Z, strict=True)
+        best_of_starts(first, p.training, p.X, p.y, functools.partial(alone, p, Z, index))
+        for p, first, Z, index in zip(group.problems, trained, group.Z, journal.indices, strict=True)
     ]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..callbacks import CallbackList
+from ..errors import TrainingWarning
 from ..inducing.points import inducing_points
 from ..numerics.devices import computing, on_device
 from ..numerics.process import PROGRAMS
@@ -80,7 +81,7 @@ def _warn_of_useless(found: Validated) -> None:
         warnings.warn(
             f"forecasts of held-back rows were off by {worst:.3g} standard deviations of y on average, so forecasts of "
             "this model are of no use; set freq to the usual gap between rows, pass fewer lags, or remove outliers.",
-            RuntimeWarning,
+            TrainingWarning,
             stacklevel=5,
         )
 

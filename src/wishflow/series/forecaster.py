@@ -438,7 +438,7 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         UserWarning
             With Student-t innovations and a logarithmic transform: forecasts then have no mean. Where stamps are nearly
             but not quite on a grid. Where rows are enough and regular, but none can be held back to choose options.
-        RuntimeWarning
+        TrainingWarning
             If forecasts of held-back rows are off by more than five standard deviations of y on average.
         """
         fitted = copy.copy(self)

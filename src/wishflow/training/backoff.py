@@ -10,7 +10,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float, Int, PyTree
 
-from ..errors import FactorisationError
+from ..errors import FactorisationError, TrainingWarning
 from ..numerics.devices import on_device
 from ..numerics.linalg import LAST_JITTER
 from .chunk import TrainState
@@ -87,6 +87,6 @@ def warn_of_skipped_steps(trouble: Trouble, n_steps: int, phase: str, who: tuple
         warnings.warn(
             f"{n_skipped} of {n_steps} steps of phase {phase!r} were not finite and were skipped{smaller} "
             "(history_['skipped'] says which); lower learning_rate or check the scale of the data.",
-            RuntimeWarning,
+            TrainingWarning,
             stacklevel=4,
         )

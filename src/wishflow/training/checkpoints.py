@@ -31,7 +31,7 @@ from jaxtyping import PyTree
 
 from .. import __version__
 from ..callbacks import Callback, CallbackList, ChunkEvent
-from ..errors import CheckpointError, ModelFileError, OptionError
+from ..errors import CheckpointError, ModelFileError, OptionError, TrainingWarning
 from ..files.arrays import flatten_arrays, part_of, unflatten_arrays
 from ..files.model_file import read_model, write_model
 from ..specs import Spec, checks
@@ -284,7 +284,7 @@ def told(status: str, checkpoints: Checkpoints | None) -> str:
         again = f"resume from its checkpoint in {checkpoints.folder}"
     warnings.warn(
         f"training was interrupted, and the estimator holds the last good state; the same fit will {again}.",
-        RuntimeWarning,
+        TrainingWarning,
         stacklevel=4,
     )
     return INTERRUPTED

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, PyTree
 
-from ..errors import TrainingError
+from ..errors import TrainingError, TrainingWarning
 from ..numerics.devices import on_device, random_key
 from ..numerics.meshes import agreed, gathered, is_first_process, on_all
 from . import chunk
@@ -276,7 +276,7 @@ def end(phase: StochasticPhase, state: PhaseState, start: chunk.TrainState, indi
         warnings.warn(
             f"training of model {indices[i]}, phase {phase.name!r}, {status[i]}; lower learning_rate, or check the "
             "scale of the data.",
-            RuntimeWarning,
+            TrainingWarning,
             stacklevel=2,
         )
     told = tuple(i for i, number in enumerate(state.status) if STATUSES[number] != GAVE_UP)
@@ -374,7 +374,7 @@ def _warn_of_giving_up(is_stuck: np.ndarray, indices: tuple[int, ...]) -> None:
     for i in np.flatnonzero(is_stuck):
         warnings.warn(
             f"training of model {indices[i]} {GAVE_UP}; lower learning_rate or check the scale of the data.",
-            RuntimeWarning,
+            TrainingWarning,
             stacklevel=2,
         )
 

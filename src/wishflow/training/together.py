@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from ..callbacks import Callback, CallbackList, ChunkEvent
+from ..errors import TrainingWarning
 from ..numerics.devices import computing
 from .journal import Journal
 from .loop import StochasticPhase
@@ -113,7 +114,7 @@ def run_phase(phase: StochasticPhase, models: PyTree, journal: Journal, is_quiet
         return fit.trained((phase, models, journal, is_quiet))
     with warnings.catch_warnings():
         if is_quiet:
-            warnings.simplefilter("ignore", RuntimeWarning)
+            warnings.simplefilter("ignore", TrainingWarning)
         return run_phases([phase], models, journal)
 
 
@@ -163,7 +164,7 @@ def _train(fits: dict[int, Fit], places: list[int], n_models: int, calls: Callba
     journal = Journal(calls, places, n_models, journals[0].started)
     with warnings.catch_warnings():
         if all(quiet):
-            warnings.simplefilter("ignore", RuntimeWarning)
+            warnings.simplefilter("ignore", TrainingWarning)
         outcome = run_phases([joined_phase(phases)], stacked(list(models)), journal)
     for own, records in zip(journals, journal.records, strict=True):
         own.records[0] += records

@@ -30,9 +30,13 @@ def horizon(axis: TimeAxis, fh: Any, end: Any) -> pd.Index:
         index = _stamps(axis, fh, end) if steps is None else axis.ahead(end, steps)
         if not isinstance(index, pd.DatetimeIndex | pd.PeriodIndex) or index[-1].year <= LAST_YEAR:
             return index
-    except (OverflowError, pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta) as error:
+    except (pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta) as error:
         why = f" ({error})"
-    raise OptionError(
+    raise _too_far(fh, end, why)
+
+
+def _too_far(fh: Any, end: Any, why: str) -> OptionError:
+    return OptionError(
         f"fh={fh!r} reaches beyond the year {LAST_YEAR} from {end} on{why}, which 64 bits cannot count in nanoseconds; "
         "expected a shorter horizon."
     )
@@ -86,7 +90,7 @@ def _counted(axis: TimeAxis, steps: list[int], end: Any, fh: Any) -> list[int]:
         raise OptionError(f"fh={fh!r} given; expected steps of at least 1, counted from the end of the data ({end}).")
     _check_distinct(pd.Index(steps))
     if axis.kind != "number" and max(steps) * axis.unit >= LARGEST_COUNT:  # products of integers would wrap around
-        raise OverflowError(f"{max(steps)} steps are beyond 64 bits")
+        raise _too_far(fh, end, "")
     if not axis.is_regular:
         length = axis.unit if axis.kind == "number" else pd.Timedelta(round(axis.unit), unit="ns")
         raise OptionError(
