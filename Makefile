@@ -86,8 +86,9 @@ else
 	$(PYTEST) -m "not slow" $(ARGS)
 endif
 
+# Few slow tests share a file with others: they go to whichever worker is free.
 test-slow: $(STAMP)
-	WISHFLOW_TEST_TYPES=0 $(PYTEST) -m "slow and not long" --durations=60 $(ARGS)
+	WISHFLOW_TEST_TYPES=0 $(PYTEST) --dist worksteal -m "slow and not long" --durations=60 $(ARGS)
 
 test-long: $(STAMP)
 	WISHFLOW_TEST_TYPES=0 $(PYTEST) -m long --durations=30 $(ARGS)

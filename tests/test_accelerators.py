@@ -224,8 +224,8 @@ def test_entries_of_a_factor_are_its_entries(name, key):
     ("options", "of"),
     [
         pytest.param({}, lambda value: value, id="seen"),
-        pytest.param({}, jax.value_and_grad, id="seen, gradient", marks=pytest.mark.slow),
-        pytest.param({"latent": Latent(2, "gp")}, jax.value_and_grad, id="latent", marks=pytest.mark.slow),
+        pytest.param({}, jax.value_and_grad, id="seen, gradient", marks=pytest.mark.long),
+        pytest.param({"latent": Latent(2, "gp")}, jax.value_and_grad, id="latent", marks=pytest.mark.long),
     ],
 )
 def test_a_series_with_holes_costs_the_same(options, of, key, pretend):

@@ -183,7 +183,10 @@ def with_best_output(model, batch, key):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("sampling", "n_steps"), [("pathwise", 3), ("pathwise", 1), ("marginal", 1)])
+@pytest.mark.parametrize(
+    ("sampling", "n_steps"),
+    [("pathwise", 3), pytest.param("pathwise", 1, marks=pytest.mark.long), ("marginal", 1)],
+)
 def test_the_objective_of_a_flow_of_J_alone_is_below_the_evidence(sampling, n_steps, key):
     """The mean of logs, at a q of J away from its prior and the best q of g."""
     batch = make_batch(n=3)

@@ -267,9 +267,9 @@ def frame():
     "options",
     [
         {"latent_dim": 2},
-        pytest.param({"latent_dim": 2, "objective": "rollout"}, marks=pytest.mark.slow),
-        pytest.param({"latent_dim": Latent(2, "gp", True)}, marks=pytest.mark.slow),
-        pytest.param({"latent_dim": 6, "calendar": True}, marks=pytest.mark.slow),
+        pytest.param({"latent_dim": 2, "objective": "rollout"}),
+        pytest.param({"latent_dim": Latent(2, "gp", True)}, marks=pytest.mark.long),
+        pytest.param({"latent_dim": 6, "calendar": True}, marks=pytest.mark.long),
     ],
     ids=str,
 )

@@ -104,7 +104,7 @@ def test_what_was_inferred_is_said_where_something_is(capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lags", [pytest.param(1, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize("lags", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_inferred_business_days_are_those_that_are_given(lags):
     """Forecasts, densities, covariances, updates: bit for bit as with freq="B"; holidays are missing rows."""
     y = prices()

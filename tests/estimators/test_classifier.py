@@ -99,8 +99,12 @@ def held_out(load, **size):
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "load, size",
-    [(load_breast_cancer, {"test_size": 0.3}), (functools.partial(load_digits, n_class=4), {"train_size": 300})],
-    ids=["breast_cancer", "digits"],
+    [
+        pytest.param(load_breast_cancer, {"test_size": 0.3}, id="breast_cancer"),
+        pytest.param(
+            functools.partial(load_digits, n_class=4), {"train_size": 300}, id="digits", marks=pytest.mark.long
+        ),
+    ],
 )
 def test_log_loss_is_no_worse_than_that_of_scikit_learn(load, size):
     """Defaults against `GaussianProcessClassifier` at its best: scaled inputs and a lengthscale that suits them."""

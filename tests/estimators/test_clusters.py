@@ -94,7 +94,7 @@ def alone():
     return [model.predict(X) for model, (X, _) in zip(fitted, data[::EVERY], strict=True)]
 
 
-@pytest.mark.parametrize("backend", ["ray", "dask"])
+@pytest.mark.parametrize("backend", [pytest.param("ray", marks=pytest.mark.long), "dask"])
 def test_a_node_that_is_killed_takes_no_results_with_it(backend, alone, tmp_path):
     pytest.importorskip({"ray": "ray", "dask": "distributed"}[backend], reason='needs the extra "cluster"')
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 4}

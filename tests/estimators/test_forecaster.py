@@ -327,7 +327,7 @@ def test_updating_is_fitting_without_training(fitted, y):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_regular", [pytest.param(True, marks=SLOW), False])
+@pytest.mark.parametrize("is_regular", [pytest.param(True, marks=pytest.mark.long), False])
 def test_holes_irregular_stamps_and_whole_rows(y, is_regular):
     rng = np.random.default_rng(1)
     holed = y.mask(rng.uniform(size=y.shape) < 0.2)

@@ -215,8 +215,12 @@ def weighed(model, cell, n_steps, n=40_000):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options, cell",
-    [({}, 1.2), ({"innovations": "student_t"}, 1.2), ({"limits": 0.0}, 1.2), ({"limits": 0.0}, "low")],
-    ids=["wishart", "student", "limits", "at-limit"],
+    [
+        pytest.param({}, 1.2, id="wishart"),
+        pytest.param({"innovations": "student_t"}, 1.2, id="student", marks=pytest.mark.long),
+        pytest.param({"limits": 0.0}, 1.2, id="limits", marks=pytest.mark.long),
+        pytest.param({"limits": 0.0}, "low", id="at-limit"),
+    ],
 )
 def test_noise_that_depends_on_the_state_agrees_with_importance_sampling(options, cell):
     """Means and squares of all cells before a given one, which the weights of plain paths tell without any guide."""

@@ -352,6 +352,7 @@ MEMBERS = [
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_members_on_a_backend_are_those_of_this_process():
     for model, data in MEMBERS:
         here = clone(model).fit(*data)
@@ -592,6 +593,7 @@ def test_a_mixed_call_gives_what_separate_fits_give(on_an_accelerator, monkeypat
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_members_of_a_mixed_call_are_those_of_separate_fits(on_an_accelerator):
     """Small data beside larger ones left these with too few inducing points, and the first fit said how many members
     and candidates there are.

@@ -133,6 +133,7 @@ def test_a_short_auto_regression_keeps_the_evidence_and_its_file_says_so(tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_short_chaotic_series_keeps_what_rolled_better():
     """Of its GP drift the evidence says nothing."""
     rng = np.random.default_rng([2, 480])

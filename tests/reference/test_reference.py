@@ -19,7 +19,7 @@ QUICK = ("sgp", "flow", "series", "latent")
 # Beside these, one of each kind of noise, of lags and of states; the others are long tests.
 SOME = ("flow_gp", "flow_wide", "classes_three", "series_tails", "series_lags", "latent_gp")
 # One of each kind of objective.
-TRAINED = ("sgp", "sgp_poisson", "flow", "flow_gp", "flow_pathwise", "classes_three", "series", "series_lags", "latent")
+TRAINED = ("sgp", "sgp_poisson", "flow", "flow_gp", "flow_pathwise", "classes_three", "series", "latent")
 ALL = (*REGRESSION, *FORECASTING)
 # Since 0.2 forecasts of latent models have another key than their filter: other draws of the same law.
 OTHER_DRAWS = {("latent", "forecast.None"), ("latent", "density.None")}
@@ -47,7 +47,7 @@ def test_a_loaded_model_predicts_as_before(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", [*TRAINED, pytest.param("series_lags", marks=pytest.mark.long)])
 def test_objectives_gradients_and_steps_are_as_before(name):
     compare(name, trained(name, wf.load(FOLDER / f"{name}.safetensors")), STEPS_TOLERANCE)
 

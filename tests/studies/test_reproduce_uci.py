@@ -35,6 +35,7 @@ from wishflow.regression import presets
 
 N_SPLITS = 20
 SETTINGS = {"preset": "fast", "n_splits": N_SPLITS}
+BOTH_PRESETS = [pytest.param(name, marks=[] if name == "fast" else pytest.mark.long) for name in presets.PRESETS]
 SOURCE = {"command": "python -m studies.uci", "commit": "0" * 40, "device": "none", "versions": {"jax": "0"}}
 
 
@@ -283,6 +284,7 @@ class SuiteProgressOfNone:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Ray forks, which JAX warns of
 def test_processes_of_their_own_find_the_same_numbers(tmp_path):
     """Training has its own seeds, so who does it does not matter."""
@@ -710,7 +712,7 @@ def brief(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", list(presets.PRESETS))
+@pytest.mark.parametrize("preset", BOTH_PRESETS)
 def test_boston_from_the_command_to_the_page(tmp_path, brief, preset):
     """Two splits and a few iterations, twice: the second time nothing is trained."""
     try:
@@ -735,7 +737,7 @@ def test_boston_from_the_command_to_the_page(tmp_path, brief, preset):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", list(presets.PRESETS))
+@pytest.mark.parametrize("preset", BOTH_PRESETS)
 @pytest.mark.filterwarnings("ignore:training of model .* diverged:RuntimeWarning")
 def test_every_model_is_finite_on_data_like_naval(tmp_path, brief, monkeypatch, preset):
     """Constant inputs, equal inputs, inputs on a grid and next to no noise: the paper has no number of No noise."""
