@@ -269,7 +269,7 @@ def mean_drift(model: Any, X: np.ndarray) -> np.ndarray:
 
 
 def mean_covariance(model: Any, X: np.ndarray) -> np.ndarray:
-    """Σ̄ (N, D, D) of the field of a flow at time 0; 0 without a flow."""
+    """Σ̄ + Λ (N, D, D) of the field of a flow at time 0; 0 without a flow."""
     if not _flows(model):
         return np.zeros((*X.shape, X.shape[1]))
     return by_blocks(lambda rows: _mean_covariance(model, rows), X)[0]

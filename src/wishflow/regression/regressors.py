@@ -1132,7 +1132,7 @@ class FlowRegressor(Validated, ModelRegressor):
         return flow_spec(self, training, likelihood)
 
     def mean_covariance(self, X: Any) -> np.ndarray:
-        """Return the posterior mean of the diffusion, Σ̄(x) = E_q Σ(x), in closed form.
+        """Return the covariance rate of the noise, Σ̄(x) + Λ with Σ̄(x) = E_q Σ(x), in closed form.
 
         Parameters
         ----------
@@ -1142,8 +1142,8 @@ class FlowRegressor(Validated, ModelRegressor):
         Returns
         -------
         ndarray of shape (N, D, D)
-            Σ̄ at time 0, in the units of X. Of a state that is wider than the inputs (`state_dim`) it is the block of
-            the inputs. 0 where a sparse GP was kept instead of the flow.
+            Σ̄ + Λ at time 0, in the units of X. Of a state that is wider than the inputs (`state_dim`) it is the block
+            of the inputs. 0 where a sparse GP was kept instead of the flow.
         """
         n_inputs = self.n_features_in_
         rate = prediction.mean_covariance(self.model_, self._scaled(X))[:, :n_inputs, :n_inputs]

@@ -54,7 +54,7 @@ def summary_of(forecaster: Any) -> str:
 
 
 def diffusion_ratio(model: Any) -> float | None:
-    """√(tr(Σ̄ − Λ)/D) at the inducing points, divided by the standard deviation of the white noise Λ.
+    """√(tr Σ̄/D) at the inducing points, divided by the standard deviation of the white noise Λ.
 
     Of a latent model the latter is that of its observations. None where all noise is white.
     """

@@ -35,7 +35,7 @@ class FieldValues(eqx.Module):
 
     @abc.abstractmethod
     def factor(self, key: PRNGKeyArray) -> Float[Array, "N D nu"]:
-        """A draw of the factor σ with σσᵀ = Σ − Λ."""
+        """A draw of the factor σ with σσᵀ = Σ."""
 
     def factor_entries(self, key: PRNGKeyArray) -> Entries:
         """The entries of `factor`."""

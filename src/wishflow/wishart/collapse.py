@@ -34,7 +34,7 @@ def _mean_variances(field: Field) -> tuple[Scalar, Scalar]:
 
 
 def mean_variances(field: Any) -> tuple[float, float] | None:
-    """tr(Σ̄ − Λ)/D and tr Λ/D, means over the inducing points; None of a field that is none of ours."""
+    """tr Σ̄/D and tr Λ/D, means over the inducing points; None of a field that is none of ours."""
     if not isinstance(field, Field):
         return None
     with computing():

@@ -138,7 +138,7 @@ class Coefficients(DrivenValues):
         return jnp.zeros_like(self.drift) if self.white_variances is None else self.white_variances
 
     def mean_covariance(self) -> Float[Array, "N D D"]:
-        """Σ̄ = L (M Mᵀ + diag_r Σ_v s²_rv) Lᵀ + Λ with M_rv = m_rv(x)."""
+        """Σ̄ + Λ with Σ̄ = L (M Mᵀ + diag_r Σ_v s²_rv) Lᵀ and M_rv = m_rv(x)."""
         shape = (*self.means.shape[:2], self.dof)
         M, s2 = jnp.broadcast_to(self.means, shape), jnp.broadcast_to(self.variances, shape)
         inner = jnp.einsum("nrv,nqv->nrq", M, M) + jnp.sum(s2, -1)[..., None] * jnp.eye(shape[1], dtype=M.dtype)

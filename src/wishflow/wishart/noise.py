@@ -38,7 +38,7 @@ class NoiseValues(eqx.Module):
 
     Notes
     -----
-    The covariance rate is Σ = L J Jᵀ Lᵀ + Λ.
+    The covariance rate is Σ + Λ with Σ = L J Jᵀ Lᵀ.
 
     Examples
     --------

@@ -69,7 +69,7 @@ class GPDiffusion(DiffusionSpec):
 
 @dataclasses.dataclass(frozen=True)
 class Diagonal(DiffusionSpec):
-    """Constant and independent noise, Σ = Λ, a diagonal matrix.
+    """Constant and independent noise: Σ = 0, and white noise Λ, a diagonal matrix.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class ConstantDiffusion(DiffusionSpec):
 
 @dataclasses.dataclass(frozen=True)
 class Wishart(DiffusionSpec):
-    """Wishart process, Σ(x) = L J(x) J(x)ᵀ Lᵀ + Λ, with J a ρ × ν matrix of Gaussian processes (diffWGP).
+    """Wishart process, Σ(x) = L J(x) J(x)ᵀ Lᵀ, with J a ρ × ν matrix of Gaussian processes (diffWGP).
 
     Parameters
     ----------
