@@ -133,6 +133,7 @@ def test_many_inputs_do_not_end_as_noise(seed):
     model = wf.SparseGPRegressor(n_inducing=40, max_iter=100, calibrate=None).fit(X[:300], y[:300])
     noise_alone = -0.5 * np.log(2.0 * np.pi * y[:300].var()) - 0.5
     assert "from a long lengthscale" in model.status_ and len(model.history_) == model.n_iter_
+    assert set(model.history_["phase"]) == {"long lengthscale"}
     assert model.log_prob(X[300:], y[300:]).mean() > noise_alone + 0.2
 
 

@@ -21,6 +21,8 @@ from .hyperprior import LOG_LENGTHSCALE
 LEAST_GAIN = 1.0
 # Starting lengthscales in units of √D. At the longer one functions are nearly linear over the data.
 LONG = (1.0, float(np.exp(LOG_LENGTHSCALE)))
+# The phase of such a fit, for callbacks and histories.
+LONG_START = "long lengthscale"
 
 
 def best_of_starts(

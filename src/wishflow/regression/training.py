@@ -38,7 +38,7 @@ from .held_back import HeldBack, reason
 from .law import Law
 from .lbfgs import CollapsedPhase
 from .leave_one_out import leave_one_out
-from .long_starts import best_of_starts
+from .long_starts import LONG_START, best_of_starts
 from .objectives import is_bound
 from .prediction import predictive_components, predictive_log_prob
 from .specs import FlowSpec, SparseGPSpec
@@ -269,7 +269,8 @@ def _fitted_gps(group: Group, journal: Journal) -> list[Trained]:
     def alone(problem: Problem, Z: np.ndarray, index: int, training: TrainingSpec) -> Trained:
         one = Group.of([dataclasses.replace(problem, training=training)], n_rows, (Z,))
         own = Journal(journal.calls, (index,), journal.n_models, journal.started)
-        return _fitted(one, phases_of(one), start_of(one), own).trained[0]
+        phases = [dataclasses.replace(phase, name=LONG_START) for phase in phases_of(one)]
+        return _fitted(one, phases, start_of(one), own).trained[0]
 
     return [
         best_of_starts(first, p.training, p.X, p.y, functools.partial(alone, p, Z, index))
