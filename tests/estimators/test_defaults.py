@@ -23,6 +23,7 @@ from wishflow.series.windows import Transitions
 
 QUICK = {"n_inducing": 8, "max_iter": 20, "rank": 2, "n_train_samples": 2}
 N = 600
+LONG = [pytest.mark.slow, pytest.mark.long]
 
 
 def hourly(n=N, seed=0):
@@ -149,7 +150,9 @@ def test_without_any_origin_the_linear_model_is_kept_and_nothing_is_compared():
     assert model.spec_.drift == "linear" and "0 origins" in model.summary()
 
 
-@pytest.mark.parametrize(("n", "members"), [(60, 1), (190, 1), (100, 2)])
+@pytest.mark.parametrize(
+    ("n", "members"), [(190, 1), *(pytest.param(*sizes, marks=LONG) for sizes in ((60, 1), (100, 2)))]
+)
 def test_without_origins_to_prefer_it_by_nothing_is_trained_and_forecasts_are_the_same(n, members, y, monkeypatch):
     """What is trained could not be kept: a linear model of all rows stays."""
     options = {"max_iter": 10, "n_inducing": 8, "n_train_samples": 2, "n_members": members}
