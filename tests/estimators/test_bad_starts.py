@@ -102,7 +102,7 @@ def test_student_t_noise_recovers_a_function_from_gross_outliers(regressor, law)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["one row of a class", "separable", "rare classes"])
+@pytest.mark.parametrize("case", [pytest.param("one row of a class", marks=LONG), "separable", "rare classes"])
 def test_labels_from_bad_starts(case):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 2))

@@ -116,7 +116,7 @@ def test_the_step_is_an_option_as_all_others():
         pytest.param({}, marks=pytest.mark.slow),
         pytest.param({"objective": "rollout"}, marks=pytest.mark.slow),
         pytest.param({"latent_dim": 2}, marks=[pytest.mark.slow, pytest.mark.long]),
-        pytest.param({"innovations": "student_t"}, marks=pytest.mark.slow),
+        pytest.param({"innovations": "student_t"}, marks=[pytest.mark.slow, pytest.mark.long]),
     ],
     ids=str,
 )
