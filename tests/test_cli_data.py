@@ -359,6 +359,27 @@ def test_a_horizon_longer_than_the_held_out_rows_is_found_before_the_fit(folder,
         assert result.exit_code == 2 and "reaches beyond the year" in result.stderr
 
 
+@pytest.mark.parametrize("more", [(), ("--freq", "h")])
+def test_covariates_that_are_a_second_early_are_those_of_the_step(folder, more):
+    series = pd.read_csv(folder / "series.csv", parse_dates=["date"]).assign(x=np.arange(80.0))
+    series.loc[77:, ["p", "q"]] = np.nan
+    series.loc[[70, 76], "date"] += pd.Timedelta("2s")  # the forecast ends two seconds after the last row
+    series.to_csv(folder / "late.csv", index=False)
+    forecast = ("forecast", folder / "late.csv", "--covariates", "x", "--max-iter", 5, "-o", folder / "late_out.csv")
+    assert answer_of(*forecast, "--horizon", 3, *more)["steps"] == 3
+    result = run(*forecast, "--horizon", 4, *more)
+    assert result.exit_code == 1 and "the covariates end at" in result.stderr
+
+
+def test_steps_of_numbers_are_numbers(folder):
+    series = pd.read_csv(folder / "series.csv").drop(columns="date")
+    series.insert(0, "t", np.arange(80) / 4 + np.where(np.arange(80) % 9 == 0, 0.03, 0.0))
+    series.to_csv(folder / "numbers.csv", index=False)
+    numbers = ("--time", "t", "--freq", 0.25, "--horizon", 3, "--max-iter", 5)
+    assert answer_of("forecast", folder / "numbers.csv", *numbers, "-o", folder / "numbers_out.csv")["steps"] == 3
+    assert answer_of("evaluate", folder / "numbers.csv", *numbers)["horizon"] == "3"
+
+
 @pytest.mark.parametrize(("share", "n_rows"), [("0.001", 80), ("0.999", 0)])
 def test_shares_that_leave_no_rows_are_refused(folder, share, n_rows):
     evaluate = ("evaluate", folder / "series.csv", "--time", "date", "--horizon", 2, "--freq", "D")

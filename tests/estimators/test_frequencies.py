@@ -287,13 +287,20 @@ def test_whole_numbers_that_are_the_same_as_doubles_are_refused(dtype):
         wf.WishartForecaster(**SMALL).fit(walk(pd.Index(np.arange(40).astype(dtype) + np.array(2**62, dtype))))
 
 
-@pytest.mark.parametrize("steps", [[6_000_000], [5_124_095 + 30], [2**62]])
+@pytest.mark.parametrize("steps", [6_000_000, [6_000_000], [5_124_095 + 30], [2**62]])
 def test_steps_beyond_64_bits_do_not_wrap_around(steps):
     """6 million hours after 2024 were a stamp in 2124."""
     index = pd.date_range("2024-01-01", periods=40, freq="h")
     for counted in (horizon, steps_of):
         with pytest.raises(OptionError, match="reaches beyond the year 2261"):
             counted(TimeAxis.of([index]), steps, index[-1])
+
+
+def test_steps_without_number_are_refused():
+    """All of them were listed, until memory ended."""
+    for index in (pd.date_range("2024-01-01", periods=40, freq="MS"), pd.RangeIndex(40)):
+        with pytest.raises(OptionError, match="expected at most 10000000 steps"):
+            horizon(TimeAxis.of([index]), 2**62, index[-1])
 
 
 def test_units_of_any_size_have_steps():

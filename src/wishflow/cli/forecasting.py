@@ -16,7 +16,15 @@ from ..report.numbers import span_in_words
 from ..series.data.frames import ONLY
 from .options import SeriesModel, check_no_fit
 from .regression import MODEL_FILE, check_table_output, checked_levels, loaded
-from .series_files import SeriesData, Source, check_has_future, check_horizon, check_matches, check_regular
+from .series_files import (
+    SeriesData,
+    Source,
+    check_has_future,
+    check_horizon,
+    check_matches,
+    check_regular,
+    number_or_name,
+)
 from .tables import PAGE, check_output, counted, listed, write_table
 from .terminal import Terminal
 
@@ -55,15 +63,7 @@ def horizon_of(text: str) -> int | str:
 def built(model: SeriesModel, verbose: int) -> WishartForecaster:
     """The forecaster of these options."""
     options: dict[str, Any] = {} if model.max_iter is None else {"max_iter": model.max_iter}
-    return WishartForecaster(freq=_number_or_name(model.freq), random_state=model.seed, verbose=verbose, **options)
-
-
-def _number_or_name(freq: str | None) -> float | str | None:
-    """A step of numeric stamps, or a frequency of pandas."""
-    try:
-        return None if freq is None else float(freq)
-    except ValueError:
-        return freq
+    return WishartForecaster(freq=number_or_name(model.freq), random_state=model.seed, verbose=verbose, **options)
 
 
 def run_forecast(

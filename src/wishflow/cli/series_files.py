@@ -241,6 +241,14 @@ def check_has_future(model: WishartForecaster, data: SeriesData) -> None:
 # --- before a fit ----------------------------------------------------------------------------
 
 
+def number_or_name(freq: str | None) -> float | str | None:
+    """A step of numeric stamps, or a frequency of pandas."""
+    try:
+        return None if freq is None else float(freq)
+    except ValueError:
+        return freq
+
+
 def check_regular(data: SeriesData, freq: str | None) -> TimeAxis | None:
     """Horizons count steps: without a regular grid they have no length. Returns the axis where it is known."""
     indices = [table.index.drop_duplicates() for table in data.tables.values()]
@@ -248,7 +256,7 @@ def check_regular(data: SeriesData, freq: str | None) -> TimeAxis | None:
         return None
     if freq is not None:
         _warn_of_short_steps(indices, freq)
-        return TimeAxis.of(indices, freq)
+        return TimeAxis.of(indices, number_or_name(freq))
     axis = TimeAxis.of(indices)
     if not axis.is_regular:
         length = axis.unit if axis.kind == "number" else pd.Timedelta(round(axis.unit), unit="ns")
@@ -289,7 +297,8 @@ def check_horizon(data: SeriesData, axis: TimeAxis | None, fh: int | str) -> Non
     for key, table in data.tables.items():
         stamps = horizon(axis, fh, table.index[-1])
         last = known[key].index[-1] if key in known else None
-        if last is not None and last < stamps[-1]:
+        # A row that is less than half a step early has the covariates of the step.
+        if last is not None and np.diff(axis.numbers(pd.Index([last, stamps[-1]])))[0] > 0.499 * axis.unit:
             of_key = "" if key is ONLY else f" of {key!r}"
             raise DataError(
                 f"the covariates{of_key} end at {last}, the forecast at {stamps[-1]}; add rows with covariates alone "

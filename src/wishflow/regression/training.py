@@ -269,8 +269,7 @@ def _fitted_gps(group: Group, journal: Journal) -> list[Trained]:
     def alone(problem: Problem, Z: np.ndarray, index: int, training: TrainingSpec) -> Trained:
         one = Group.of([dataclasses.replace(problem, training=training)], n_rows, (Z,))
         own = Journal(journal.calls, (index,), journal.n_models, journal.started)
-        phases = [dataclasses.replace(phase, name=LONG_START) for phase in phases_of(one)]
-        return _fitted(one, phases, start_of(one), own).trained[0]
+        return _fitted(one, [_output_phase(one, LONG_START)], start_of(one), own).trained[0]
 
     return [
         best_of_starts(first, p.training, p.X, p.y, functools.partial(alone, p, Z, index))

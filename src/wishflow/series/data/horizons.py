@@ -16,6 +16,7 @@ from .times import IRREGULAR, TimeAxis
 
 # Nanoseconds that 64 bits can count.
 LARGEST_COUNT = 2.0**63
+MOST_STEPS = 10_000_000
 HORIZONS = "steps (an int or a list), a time span such as '48h', or stamps"
 
 
@@ -30,7 +31,7 @@ def horizon(axis: TimeAxis, fh: Any, end: Any) -> pd.Index:
         index = _stamps(axis, fh, end) if steps is None else axis.ahead(end, steps)
         if not isinstance(index, pd.DatetimeIndex | pd.PeriodIndex) or index[-1].year <= LAST_YEAR:
             return index
-    except (pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta) as error:
+    except (OverflowError, pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta) as error:
         why = f" ({error})"
     raise _too_far(fh, end, why)
 
@@ -56,6 +57,8 @@ def steps_of(axis: TimeAxis, fh: Any, end: Any) -> list[int] | None:
     if isinstance(fh, str | dt.timedelta | np.timedelta64):
         return _counted(axis, _span(axis, fh, end), end, fh)
     if isinstance(fh, numbers.Integral) or (isinstance(fh, np.ndarray) and fh.ndim == 0 and fh.dtype.kind in "iu"):
+        if fh > MOST_STEPS:  # before so many are listed
+            raise OptionError(f"fh={fh!r} given; expected at most {MOST_STEPS} steps.")
         return _counted(axis, list(range(1, int(fh) + 1)), end, fh)
     # Among numbers an index holds stamps, as the one of the data does, and a list steps.
     is_stamps = isinstance(fh, pd.Index) and axis.kind == "number"
