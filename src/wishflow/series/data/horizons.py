@@ -57,7 +57,7 @@ def steps_of(axis: TimeAxis, fh: Any, end: Any) -> list[int] | None:
     if isinstance(fh, str | dt.timedelta | np.timedelta64):
         return _counted(axis, _span(axis, fh, end), end, fh)
     if isinstance(fh, numbers.Integral) or (isinstance(fh, np.ndarray) and fh.ndim == 0 and fh.dtype.kind in "iu"):
-        if fh > MOST_STEPS:  # before so many are listed
+        if int(fh) > MOST_STEPS:  # before so many are listed
             raise OptionError(f"fh={fh!r} given; expected at most {MOST_STEPS} steps.")
         return _counted(axis, list(range(1, int(fh) + 1)), end, fh)
     # Among numbers an index holds stamps, as the one of the data does, and a list steps.
