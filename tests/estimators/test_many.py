@@ -579,6 +579,7 @@ def test_sparse_gps_that_converge_early_have_the_history_they_have_alone(on_an_a
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_mixed_call_gives_what_separate_fits_give(on_an_accelerator, monkeypatch):
     models, data = mixed()
     groups, train_group = [], training.train_group

@@ -354,7 +354,7 @@ def test_draws_and_densities_are_of_one_law_whatever_the_limits(name, innovation
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("innovations", ["gaussian", "student_t"])
+@pytest.mark.parametrize("innovations", ["gaussian", pytest.param("student_t", marks=pytest.mark.long)])
 def test_probabilities_at_limits_of_several_columns_are_those_of_draws(innovations):
     """Both columns at a limit, or one of them and the other in between: nine parts, whose masses sum to one."""
     y = rain(2)
