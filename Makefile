@@ -86,7 +86,7 @@ else
 	$(PYTEST) -m "not slow" $(ARGS)
 endif
 
-# Few slow tests share a file with others: they go to whichever worker is free.
+# Most slow tests take long by themselves, and share little with others of their file: the next free worker takes them.
 test-slow: $(STAMP)
 	WISHFLOW_TEST_TYPES=0 $(PYTEST) --dist worksteal -m "slow and not long" --durations=60 $(ARGS)
 

@@ -23,7 +23,6 @@ from wishflow.specs import registry
 
 LARGEST_FIGURE = 150_000
 
-LONG = pytest.mark.long
 by_script = pytest.mark.parametrize("script", gallery.SCRIPTS, ids=lambda script: script.stem)
 
 
@@ -106,7 +105,10 @@ def registry_put_back():
 @pytest.mark.usefixtures("registry_put_back")
 @pytest.mark.parametrize(
     "script",
-    [pytest.param(one, id=one.stem, marks=LONG if one.stem == "06_latent" else []) for one in gallery.SCRIPTS],
+    [
+        pytest.param(one, id=one.stem, marks=pytest.mark.long if one.stem == "06_latent" else [])
+        for one in gallery.SCRIPTS
+    ],
 )
 def test_an_example_runs(script, tmp_path, monkeypatch):
     """As a user runs it: in an empty folder, with JAX in 32 bits. It shows as many figures as its page."""

@@ -267,7 +267,7 @@ def frame():
     "options",
     [
         {"latent_dim": 2},
-        pytest.param({"latent_dim": 2, "objective": "rollout"}),
+        {"latent_dim": 2, "objective": "rollout"},
         pytest.param({"latent_dim": Latent(2, "gp", True)}, marks=pytest.mark.long),
         pytest.param({"latent_dim": 6, "calendar": True}, marks=pytest.mark.long),
     ],

@@ -301,6 +301,9 @@ def test_steps_without_number_are_refused():
     for index in (pd.date_range("2024-01-01", periods=40, freq="MS"), pd.RangeIndex(40)):
         with pytest.raises(OptionError, match="expected at most 10000000 steps"):
             horizon(TimeAxis.of([index]), 2**62, index[-1])
+    index = pd.date_range("2024-01-01", periods=40, freq="s")
+    with pytest.raises(OptionError, match="expected at most 10000000 steps"):
+        horizon(TimeAxis.of([index]), "40000 days", index[-1])
 
 
 def test_units_of_any_size_have_steps():

@@ -16,6 +16,7 @@ from .times import IRREGULAR, TimeAxis
 
 # Nanoseconds that 64 bits can count.
 LARGEST_COUNT = 2.0**63
+# Steps of a horizon that are listed one by one.
 MOST_STEPS = 10_000_000
 HORIZONS = "steps (an int or a list), a time span such as '48h', or stamps"
 
@@ -57,9 +58,7 @@ def steps_of(axis: TimeAxis, fh: Any, end: Any) -> list[int] | None:
     if isinstance(fh, str | dt.timedelta | np.timedelta64):
         return _counted(axis, _span(axis, fh, end), end, fh)
     if isinstance(fh, numbers.Integral) or (isinstance(fh, np.ndarray) and fh.ndim == 0 and fh.dtype.kind in "iu"):
-        if int(fh) > MOST_STEPS:  # before so many are listed
-            raise OptionError(f"fh={fh!r} given; expected at most {MOST_STEPS} steps.")
-        return _counted(axis, list(range(1, int(fh) + 1)), end, fh)
+        return _counted(axis, _first(int(fh), fh), end, fh)
     # Among numbers an index holds stamps, as the one of the data does, and a list steps.
     is_stamps = isinstance(fh, pd.Index) and axis.kind == "number"
     if is_stamps or np.asarray(fh).dtype.kind not in "iu":
@@ -85,6 +84,13 @@ def _span(axis: TimeAxis, fh: Any, end: Any) -> list[int]:
     if n_steps == 0 and span > pd.Timedelta(0):
         step = pd.Timedelta(round(axis.unit), unit="ns")
         raise OptionError(f"fh={fh!r} is shorter than a step of the data ({step}); expected at least one step.")
+    return _first(n_steps, fh)
+
+
+def _first(n_steps: int, fh: Any) -> list[int]:
+    """The steps 1, 2, … of a horizon; too many are refused before memory ends."""
+    if n_steps > MOST_STEPS:
+        raise OptionError(f"fh={fh!r} given; expected at most {MOST_STEPS} steps.")
     return list(range(1, n_steps + 1))
 
 
