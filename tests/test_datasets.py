@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import pickle
+import threading
 import urllib.error
 import urllib.request
 import zipfile
@@ -212,6 +213,16 @@ def test_downloads_have_a_largest_size_and_a_longest_time(cache, serve, toy, mon
     monkeypatch.setattr("wishflow.datasets.storage.time.monotonic", lambda: next(clock))
     with pytest.raises(DatasetError, match="not complete after 900 seconds"):
         datasets.load_uci("toy")
+
+
+def test_headers_that_drip_end_with_the_longest_time(cache, toy, monkeypatch):
+    """No limit of a socket counts them: each byte is in time."""
+    is_over = threading.Event()
+    monkeypatch.setattr(urllib.request, "urlopen", lambda *args, **options: is_over.wait(60))
+    monkeypatch.setattr(storage, "TOTAL_SECONDS", 0.1)
+    with pytest.raises(DatasetError, match=r"not complete after 0.1 seconds"):
+        datasets.load_uci("toy")
+    is_over.set()
 
 
 def test_a_local_table_that_unpacks_to_too_much_is_an_error(tmp_path, toy, monkeypatch):

@@ -272,6 +272,24 @@ def test_what_a_killed_process_left_is_removed_by_the_next_write(tmp_path):
     assert not elsewhere.exists()
 
 
+def test_names_as_long_as_they_may_be(tmp_path):
+    """Names have at most 255 bytes, which these letters take three of each."""
+    path = tmp_path / ("模" * 75)
+    files.write_json_atomic(path, 1)
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+
+
+def test_all_that_killed_processes_left_in_a_folder_is_removed(tmp_path):
+    killed = subprocess.Popen([sys.executable, "-c", ""])
+    killed.wait()
+    names = [f".{name}.{writing._machine()}-{killed.pid}-{'0' * 16}.tmp" for name in ("a", "b.c")]
+    mine = f".a.{writing._machine()}-{os.getpid()}-{'0' * 16}.tmp"
+    for name in (*names, mine, "a.tmp"):
+        (tmp_path / name).write_text("half")
+    writing.remove_all_left_over(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {mine, "a.tmp"}
+
+
 def test_a_folder_that_can_be_written_to_but_not_listed(tmp_path, monkeypatch):
     def iterdir(self):
         raise PermissionError(13, "Permission denied")

@@ -106,6 +106,8 @@ class Callback(Protocol):
 
     A subclass overrides what it needs. Any class with these three methods will do. Training calls `on_start` at the
     start of each phase, `on_chunk` after each compiled chunk of steps and `on_end` once, when the whole fit is over.
+    A callback may have a fourth method, `on_resume(event)`. When a fit resumes from a checkpoint, it is called for each
+    chunk that an earlier run has done. What it returns is ignored.
 
     See Also
     --------
@@ -219,6 +221,18 @@ class CallbackList:
         """
         return any([bool(callback.on_chunk(event)) for callback in self.callbacks])
 
+    def on_resume(self, event: ChunkEvent) -> None:
+        """Show a chunk of an earlier run, from whose checkpoint the fit goes on, to callbacks with such a method.
+
+        Parameters
+        ----------
+        event : ChunkEvent
+            What happened in the chunk.
+        """
+        for callback in self.callbacks:
+            if hasattr(callback, "on_resume"):
+                callback.on_resume(event)
+
     def on_end(self) -> None:
         """Finish all callbacks, also those after one that fails; the first error is then raised."""
         errors = []
@@ -319,7 +333,9 @@ class CSVLog(Callback):
     path : str or path
         The file.
     append : bool, default=False
-        Whether a new fit goes on with the file, rather than start it anew.
+        Whether a new fit goes on with the file, rather than start it anew. A fit that resumes from a checkpoint then
+        writes the steps after that checkpoint a second time; a new file has each step once, those before the
+        checkpoint too.
 
     Examples
     --------
@@ -357,6 +373,10 @@ class CSVLog(Callback):
         # Opened for each chunk: an object with an open file could be neither copied nor pickled.
         with open(self.path, "a", newline="", encoding="utf-8") as file:
             file.write(_csv_text(rows))
+
+    def on_resume(self, event: ChunkEvent) -> None:
+        if not self.append:  # or the rows are there
+            self.on_chunk(event)
 
     def on_end(self) -> None:
         self._columns = []

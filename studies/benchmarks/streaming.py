@@ -108,7 +108,7 @@ def read(folder: Path, n_rows: int) -> dict[str, Any]:
     from wishflow.regression.tables import Table
 
     scales = Scales(Scaler.identity(N_INPUTS), Scaler.identity(1), np.zeros((N_INPUTS, 0)))
-    stream = RowStream(Table.open(folder, ["y"], None), scales, BATCH, 8, 0, np.zeros(0, int))
+    stream = RowStream(Table.open(folder, ["y"], None), scales, BATCH, 8, 0, np.zeros(0, int), "")
     wall, cpu = time.perf_counter(), time.process_time()
     with computing():
         for first in range(0, n_rows // BATCH, STEPS_PER_CHUNK):

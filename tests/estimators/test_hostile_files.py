@@ -48,6 +48,11 @@ def filled(name, value):
     return change
 
 
+def retyped_level(header, arrays):
+    name = "y_scaler.mean" if "y_scaler.mean" in arrays else "y_scaler_.mean"
+    arrays[name] = np.full(arrays[name].shape, np.nan, np.complex64)
+
+
 def widened(n_columns, **spec):
     """A series of many columns, each array of which fits the header, but for those of the model."""
 
@@ -134,6 +139,23 @@ CHANGES = {
     "lags out of order": (("series",), lambda h, a: h["spec"].update(lags=[1, 3, 2])),
     "a gap that is text": (("series",), lambda h, a: h["spec"].update(max_gap="x")),
     "a gap that is a list": (("series",), lambda h, a: h["spec"].update(max_gap=[1, 2])),
+    "a step of next to nothing": (("series",), lambda h, a: h["spec"].update(step=1e-300)),
+    "a step that takes for ever": (("series",), lambda h, a: h["spec"].update(step=1e-7)),
+    "a hole of many small steps": (
+        ("series",),
+        lambda h, a: (
+            h["spec"].update(step=1e-3, max_gap=1e12),
+            a.update({"tail.0.index": a["tail.0.index"] + (10**17 * (np.arange(len(a["tail.0.index"])) > 0))}),
+        ),
+    ),
+    "limits of other columns": (("series",), lambda h, a: a.update(limits=np.zeros((2, 7)))),
+    "limits the wrong way": (("series",), lambda h, a: a.update(limits=np.array([[1.0, 1.0], [0.0, 0.0]]))),
+    "limits that are no numbers": (("series",), lambda h, a: a.update(limits=np.full((2, 2), np.nan))),
+    "complex levels of targets": (("gp", "flow", "series"), retyped_level),
+    "paths without end": (
+        ("flow",),
+        lambda h, a: (h["spec"].update(n_steps=10**5), h["parameters"].update(n_predict_samples=10**5)),
+    ),
     "a step of nothing": (("series",), lambda h, a: h["spec"].update(step=0.0)),
     "no value to start from": (("series",), lambda h, a: a["tail.0.values"].fill(np.nan)),
     "horizons of another number": (("series",), lambda h, a: a.update(horizons(3, 2))),

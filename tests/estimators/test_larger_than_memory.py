@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from wishflow.numerics.devices import computing
 from wishflow.numerics.scaling import Scaler
 from wishflow.regression import streams, tables
+from wishflow.regression.datasets import problem_of_dataset
 from wishflow.regression.streams import RowStream, Scales, windows_of
 from wishflow.training import checkpoints
 
@@ -49,7 +50,7 @@ def folder(frame, tmp_path_factory):
 def stream_of(folder, n_parts=4, batch_rows=30, without=(), seed=0) -> RowStream:
     table = tables.Table.open(folder, ["y"], ["a", "b"])
     same = Scales(Scaler.identity(2), Scaler.identity(1), np.zeros((2, 0)))
-    return RowStream(table, same, batch_rows, n_parts, seed, np.asarray(without, int))
+    return RowStream(table, same, batch_rows, n_parts, seed, np.asarray(without, int), "")
 
 
 def rows_of(stream: RowStream, n_chunks: int) -> np.ndarray:
@@ -171,6 +172,28 @@ def test_a_fit_that_was_interrupted_goes_on(folder, tmp_path, monkeypatch):
     whole, again = fitted(), fitted(checkpoint_dir=tmp_path)
     for a, b in zip(jax.tree.leaves(whole.model_), jax.tree.leaves(again.model_), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_other_rows_are_another_fit(tmp_path):
+    """Rows outside the sample that scales and inducing points come from count too."""
+    n = tables.SAMPLE_ROWS + 3000
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"a": rng.normal(size=n), "b": rng.normal(size=n), "y": rng.poisson(3.0, n)})
+    outside = np.setdiff1d(np.arange(n), tables.sampled(n, 0))
+
+    def name_of(rows, size=2000):
+        rows.to_parquet(tmp_path / "rows.parquet", row_group_size=size)
+        model = wf.SparseGPRegressor(likelihood="poisson", random_state=0)
+        return checkpoints.fingerprint(problem_of_dataset(model, tmp_path / "rows.parquet", "y", ["a", "b"], 4))
+
+    first = name_of(rows)
+    assert name_of(rows.copy()) == first
+    changed = rows.copy()
+    changed.loc[outside[7], "y"] += 1
+    assert name_of(changed) != first
+    swapped = rows.copy()
+    swapped.iloc[outside[[0, 1]]] = rows.iloc[outside[[1, 0]]].to_numpy()
+    assert name_of(swapped) != first
 
 
 def bad(**changes):

@@ -22,6 +22,7 @@ import wishflow as wf
 from wishflow.callbacks import ChunkEvent
 from wishflow.errors import DataError, JobError, OptionError
 from wishflow.estimators import many
+from wishflow.estimators.described import from_json
 from wishflow.files.jobs import JobFolder, work
 from wishflow.numerics import platform
 from wishflow.regression import training
@@ -111,6 +112,29 @@ def test_a_second_call_takes_results_that_are_there(tmp_path):
     for found in (second, third):
         for one, other in zip(first, found, strict=False):
             np.testing.assert_array_equal(one.predict(X), other.predict(X))
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_result_that_is_none_of_its_job_changes_no_estimator(is_damaged, tmp_path):
+    data = [(X, Y), (X, -Y)]
+    wf.fit_many([gp(), gp()], data, folder=tmp_path)
+    path = sorted((tmp_path / "results").iterdir())[1]
+    other = gp().fit(X[:, :1], Y)
+    path.write_bytes(b"damaged") if is_damaged else other.save(path)
+    models = [gp(), gp()]
+    with pytest.raises(wf.errors.ModelFileError, match="save the model again" if is_damaged else "of other data"):
+        wf.fit_many(models, data, folder=tmp_path)
+    assert not any(hasattr(model, "model_") for model in models)
+
+
+def test_checkpoints_may_be_described_in_jobs(tmp_path):
+    often = wf.Checkpointing(tmp_path / "states", every_seconds=None, every_steps=10, keep=3)
+    model = wf.FlowRegressor(max_iter=20, n_steps=2, n_inducing=5, validation_fraction=0, checkpoint_dir=often)
+    wf.fit_many([model], [(X, Y)], folder=tmp_path / "jobs")
+    assert list((tmp_path / "states").glob("*/*.end.ckpt"))
+    (job,) = (tmp_path / "jobs" / "jobs").iterdir()
+    described = from_json(json.loads(job.read_text())["spec"])
+    assert dataclasses.asdict(described.checkpoint_dir) == {**dataclasses.asdict(often), "folder": str(often.folder)}
 
 
 def test_an_error_in_a_forecaster_leaves_regressors_as_they_were():

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import warnings
 
@@ -14,6 +16,7 @@ from sklearn.base import clone
 import wishflow as wf
 from wishflow.callbacks import Callback
 from wishflow.errors import CheckpointError, OptionError
+from wishflow.files import writing
 from wishflow.files.model_file import read_model, write_model
 from wishflow.series.recalibration import HorizonScales
 from wishflow.training import checkpoints as module
@@ -224,6 +227,31 @@ def test_states_that_were_refused_do_not_push_out_new_ones(tmp_path):
     assert path.name == "0001-000000100.ckpt" and read_model(path)[0]["number"] == 1
 
 
+def test_temporary_files_of_any_step_are_removed_by_the_next_run(tmp_path):
+    with pytest.raises(Killed):
+        FITS["series"](checkpoint_dir=tmp_path, callbacks=[KillAfter(3)])
+    killed = subprocess.Popen([sys.executable, "-c", ""])
+    killed.wait()
+    (folder,) = tmp_path.iterdir()
+    left = folder / f".0001-000000123.ckpt.{writing._machine()}-{killed.pid}-{'0' * 16}.tmp"
+    left.write_text("half")
+    FITS["series"](checkpoint_dir=tmp_path)
+    assert not left.exists()
+
+
+def test_a_checkpoint_that_cannot_be_read_is_ignored(tmp_path, monkeypatch):
+    whole = FITS["series"]()
+    with pytest.raises(Killed):
+        FITS["series"](checkpoint_dir=tmp_path, callbacks=[KillAfter(3)])
+
+    def refused(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(module, "read_model", refused)
+    with pytest.warns(UserWarning, match="was ignored: .*Permission denied"):
+        assert_equal(whole, FITS["series"](checkpoint_dir=tmp_path))
+
+
 def test_checkpoints_hold_no_pickles(tmp_path):
     FITS["series"](checkpoint_dir=tmp_path)
     for path in next(tmp_path.iterdir()).iterdir():
@@ -400,6 +428,24 @@ def test_a_phase_that_sigterm_cut_short_is_not_the_start_of_another(tmp_path):
     assert_equal(whole, FITS["flow"](checkpoint_dir=tmp_path))
 
 
+def test_both_handlers_are_restored_and_those_of_other_languages_stay(tmp_path, monkeypatch):
+    """Of a handler that was not set by Python, Python cannot say what it is."""
+    real, touched = signal.getsignal, []
+    monkeypatch.setattr(signal, "getsignal", lambda number: None if number == signal.SIGTERM else real(number))
+    set_handler = signal.signal
+    monkeypatch.setattr(signal, "signal", lambda number, h: touched.append(number) or set_handler(number, h))
+    FITS["series"](checkpoint_dir=tmp_path)
+    assert touched == [signal.SIGINT, signal.SIGINT]
+
+
+def test_an_interrupt_ends_a_backtest(tmp_path):
+    """A fit that was ended half way has no score."""
+    model = wf.WishartForecaster(max_iter=300, rank=1, validation_fraction=0, checkpoint_dir=tmp_path, **SMALL)
+    model.set_params(callbacks=[KillAfter(1, interrupt)])
+    with pytest.warns(RuntimeWarning, match="interrupted"), pytest.raises(KeyboardInterrupt):
+        wf.backtest(model, SERIES, fh=2, initial=60, n_draws=10)
+
+
 def test_many_fits_have_checkpoints_too(tmp_path):
     def fits(callbacks=None, **options):
         models = [wf.FlowRegressor(max_iter=200, n_steps=2, validation_fraction=0, **SMALL, **options) for _ in "ab"]
@@ -410,6 +456,59 @@ def test_many_fits_have_checkpoints_too(tmp_path):
         fits([KillAfter(4)], checkpoint_dir=tmp_path)
     for one, other in zip(whole, fits(checkpoint_dir=tmp_path), strict=True):
         assert_equal(one, other)
+
+
+@pytest.mark.slow
+def test_members_on_a_backend_have_checkpoints_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    whole = FITS["members"]()
+    elsewhere = {"backend": "loky", "backend_params": {"n_jobs": 2}, "checkpoint_dir": wf.Checkpointing("states", 0.0)}
+    assert_equal(whole, FITS["members"](**elsewhere))
+    ends = list((tmp_path / "states").glob("*/*.end.ckpt"))
+    assert len({path.parent for path in ends}) == 2
+    assert_equal(whole, FITS["members"](**elsewhere))
+    for path in ends:  # workers read them
+        header, arrays = read_model(path)
+        write_model(path, header, {name: a + 0.5 if a.dtype.kind == "f" else a for name, a in arrays.items()})
+    changed = FITS["members"](**elsewhere)
+    assert not any(np.array_equal(a, b) for a, b in zip(leaves(whole), leaves(changed), strict=True))
+
+
+# --- what is told of earlier runs ----------------------------------------------------------------
+
+
+def test_a_log_has_all_steps_of_a_fit_that_went_on(tmp_path):
+    log = wf.callbacks.CSVLog(tmp_path / "log.csv")
+    with pytest.raises(Killed):
+        FITS["flow"](checkpoint_dir=tmp_path / "states", callbacks=[log, KillAfter(4)])
+    model = FITS["flow"](checkpoint_dir=tmp_path / "states", callbacks=[log])
+    rows, history = pd.read_csv(tmp_path / "log.csv"), model.history_
+    assert rows["phase"].tolist() == history["phase"].tolist()
+    np.testing.assert_array_equal(rows["step"], history["step"] + 1)
+    np.testing.assert_array_equal(rows["objective"], history["objective"])
+    assert history["seconds"].is_monotonic_increasing and rows["seconds"].is_monotonic_increasing
+
+
+def test_a_warning_of_a_fit_that_gave_up_is_given_again(tmp_path):
+    model = wf.FlowRegressor(learning_rate=1e300, max_iter=150, validation_fraction=0, **SMALL)
+    for _ in range(2):
+        with pytest.warns(wf.errors.TrainingWarning, match="the last steps were not finite"):
+            clone(model).set_params(checkpoint_dir=tmp_path).fit(X, Y)
+
+
+def test_records_of_strangers_are_refused(tmp_path):
+    with pytest.raises(Killed):
+        FITS["series"](checkpoint_dir=tmp_path, callbacks=[KillAfter(2)])
+    (path,) = next(tmp_path.iterdir()).iterdir()
+    header, arrays = read_model(path)
+    for name, array in (("step", np.full(100, 0.5)), ("seconds", np.zeros(())), ("noise", np.zeros((100, 2)))):
+        write_model(path, header, {**arrays, f"record.0.{name}": array})
+        with pytest.warns(UserWarning, match="its records are inconsistent"), pytest.raises(Killed):
+            FITS["series"](checkpoint_dir=tmp_path, callbacks=[KillAfter(1)])
+    for other in path.parent.iterdir():
+        other.unlink()
+    write_model(path, {**header, "columns": []}, {n: a for n, a in arrays.items() if not n.startswith("record.")})
+    FITS["series"](checkpoint_dir=tmp_path)
 
 
 # --- how often, and how many ---------------------------------------------------------------------

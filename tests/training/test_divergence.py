@@ -11,13 +11,15 @@ import pytest
 from test_loop import SMALL, leaves, problem
 
 import wishflow as wf
+from wishflow.callbacks import CallbackList
 from wishflow.errors import TrainingError
 from wishflow.numerics import platform
 from wishflow.numerics.devices import compiled, computing
 from wishflow.regression import lbfgs
 from wishflow.regression import training as rows
 from wishflow.regression.training import train
-from wishflow.training.loop import advance, begin, end, is_over
+from wishflow.training.journal import Journal
+from wishflow.training.loop import advance, begin, end, is_over, went_wrong
 from wishflow.training.phases import AbstractStream
 
 RNG = np.random.default_rng(0)
@@ -112,6 +114,37 @@ def test_estimators_tell_of_a_rate_that_is_too_high(fit):
         model = fit()
     if isinstance(model, wf.FlowRegressor):
         assert model.score(X, Y) > 0.8  # the sparse GP that a flow starts from
+
+
+class Filters(wf.callbacks.Callback):
+    """Which list of filters there is, in each phase."""
+
+    def __init__(self):
+        self.seen = {}
+
+    def on_chunk(self, event):
+        self.seen[event.phase] = warnings.filters
+
+
+def test_training_leaves_the_filters_of_warnings_alone():
+    """They belong to the process: of two threads that change them, one may leave its own behind for good."""
+    watch, rng = Filters(), np.random.default_rng(0)
+    values = np.zeros((300, 2))
+    for t in range(299):  # no linear model
+        values[t + 1] = 2.0 * np.sin(1.5 * values[t, ::-1]) + 0.2 * rng.normal(size=2)
+    wf.WishartForecaster(max_iter=300, rank=1, lags=1, callbacks=watch, n_inducing=8, random_state=0).fit(values)
+    assert {"series", "all rows"} == set(watch.seen)
+    assert all(found is warnings.filters for found in watch.seen.values())
+
+
+@pytest.mark.parametrize(("is_quiet", "n_warnings"), [(False, 1), (True, 0)])
+def test_a_quiet_phase_says_how_it_ended_by_its_status_alone(is_quiet, n_warnings):
+    wild = rows.Group.of([problem(training=dataclasses.replace(SMALL, max_iter=100, learning_rate=30.0))])
+    with computing(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        phase = dataclasses.replace(rows.phases_of(wild)[-1], is_quiet=is_quiet)
+        outcome = phase.run(phase.start(rows.start_of(wild)), Journal(CallbackList()))
+    assert went_wrong(outcome.status[0]) and len(caught) == n_warnings
 
 
 def test_a_rate_beyond_all_bounds_leaves_predictions():

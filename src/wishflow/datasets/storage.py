@@ -8,12 +8,14 @@ import http.client
 import io
 import lzma
 import os
+import threading
 import time
 import urllib.request
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
 
@@ -138,9 +140,13 @@ def write_table(path: Path, text: str) -> None:
 def _fetch(table: Table) -> bytes:
     assert table.original is not None
     request = urllib.request.Request(table.original.url, headers={"User-Agent": "wishflow"})
-    try:
+
+    def received() -> bytes:
         with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
             return _received(response)
+
+    try:
+        return _in_time(received)
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise DatasetError(
             f"{table.file} is in none of the data folders, and the download from {table.original.url} failed "
@@ -148,8 +154,24 @@ def _fetch(table: Table) -> bytes:
         ) from error
 
 
+def _in_time(function: Callable[[], bytes]) -> bytes:
+    """What a function returns; an error where it takes too long: a server may also drip its headers."""
+    found: Future = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(function())
+        except BaseException as error:
+            found.set_exception(error)
+
+    threading.Thread(target=run, name="wishflow-download", daemon=True).start()
+    if not wait([found], TOTAL_SECONDS).done:
+        raise TimeoutError(f"the download was not complete after {TOTAL_SECONDS:g} seconds")
+    return found.result()
+
+
 def _received(response: Any) -> bytes:
-    """All that comes; an error where it is too much, or takes too long as a whole, however steadily it drips."""
+    """All that comes; an error where it is too much, or takes too long."""
     pieces, size, end = [], 0, time.monotonic() + TOTAL_SECONDS
     read = getattr(response, "read1", response.read)  # returns what is there, without waiting for a whole piece
     while piece := read(PIECE):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from .. import specs
 from ..errors import OptionError
 from ..files.json import plain
 from ..specs import checks
+from ..training.checkpoints import Checkpointing
 from .loading import REGISTRY
 
 # Options about what a fit tells, to whom, and where it runs: workers have none of their own.
@@ -53,6 +55,8 @@ def _option_to_json(name: str, value: Any) -> Any:
         return value if value is None else checks.fixed_seed(value)
     if isinstance(value, specs.Spec):
         return value.to_json()
+    if isinstance(value, Checkpointing):
+        return {"checkpointing": plain(dataclasses.asdict(value))}
     try:
         if isinstance(value, dict):
             return {"by_column": [[plain(column), plain(choice)] for column, choice in value.items()]}
@@ -67,4 +71,6 @@ def _option_to_json(name: str, value: Any) -> Any:
 def _option(value: Any) -> Any:
     if isinstance(value, dict) and "by_column" in value:
         return {column: choice for column, choice in value["by_column"]}
+    if isinstance(value, dict) and "checkpointing" in value:
+        return Checkpointing(**value["checkpointing"])
     return specs.from_json(value)

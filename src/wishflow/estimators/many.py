@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import __version__
 from ..callbacks import CallbackList, ChunkEvent, ProgressBar
-from ..errors import DataError, JobError, OptionError
+from ..errors import DataError, JobError, ModelFileError, OptionError
 from ..files.jobs import JobFolder, work
 from ..numerics import platform
 from ..regression.many import fit_together as fit_rows_together
@@ -253,12 +253,11 @@ def _fit_jobs(
         names.append(jobs.add(spec, files[own], __version__))
     kinds = {name: _kind(spec, part) for name, spec, part in zip(names, described, data, strict=True)}
     _do(jobs, kinds, backend, params, callbacks)
-    errors = {}
-    for i, (estimator, name) in enumerate(zip(estimators, names, strict=True)):
-        if jobs.is_done(name):
-            _take_over(estimator, load(jobs.result(name)), data[i])
-        else:
-            errors[i] = jobs.error(name)
+    errors = {i: jobs.error(name) for i, name in enumerate(names) if not jobs.is_done(name)}
+    # All are read before the first estimator is changed.
+    results = {i: _result(jobs, name, estimators[i], stored[i]) for i, name in enumerate(names) if i not in errors}
+    for i, result in results.items():
+        _take_over(estimators[i], result, data[i])
     if errors:
         raise _failure(errors, len(names), jobs.path / "errors" if is_kept else None)
 
@@ -343,6 +342,20 @@ def _teller(jobs: JobFolder, names: list[str], calls: CallbackList) -> Callable[
 
     calls.on_start("jobs", len(expected))
     return tell
+
+
+def _result(jobs: JobFolder, name: str, estimator: Any, data: tuple) -> Any:
+    """The estimator in the result of a job, if it is one of this job."""
+    path, expected = jobs.result(name), type(estimator).__name__
+    found = load(path)
+    given = np.shape(data[0])
+    is_of_data = _is_series(found) or len(given) != 2 or found.n_features_in_ == given[1]
+    if type(found).__name__ != expected or not is_of_data:
+        raise ModelFileError(
+            f"{str(path)!r} holds a {type(found).__name__} of other data; expected a {expected} of job {name}: remove "
+            "the file, and the same call fits this job again."
+        )
+    return found
 
 
 def _take_over(estimator: Any, loaded: Any, data: tuple) -> None:

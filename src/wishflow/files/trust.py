@@ -65,8 +65,9 @@ def check_counts(said: Any, arrays: Mapping[str, np.ndarray], name: str = "heade
 
 
 def check_finite(arrays: Mapping[str, np.ndarray], prefixes: Iterable[str], largest: float = np.inf) -> None:
-    """Refuse NaN and infinity, and more than `largest`, among the arrays with these prefixes."""
+    """Refuse NaN and infinity, and more than `largest`, among the arrays with these prefixes; complex ones anywhere."""
     for name, array in arrays.items():
+        require(array.dtype.kind != "c", f"array {name!r} holds complex numbers")
         if not name.startswith(tuple(prefixes)) or array.dtype.kind != "f":
             continue
         if not np.isfinite(array).all() or (array.size and np.abs(array.astype(float)).max() > largest):

@@ -26,7 +26,7 @@ def write_bytes_atomic(path: str | os.PathLike[str], data: bytes) -> None:
     _check_target(target)
     remove_left_over(target)
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
-    temporary = target.with_name(f"{_prefix(target)}{_machine()}-{os.getpid()}-{secrets.token_hex(8)}.tmp")
+    temporary = temporary_of(target)
     try:
         # Nobody else may read it before it has the rights of the file that it replaces.
         with os.fdopen(os.open(temporary, _FLAGS, 0o666 if mode is None else 0o600), "wb") as file:
@@ -36,17 +36,31 @@ def write_bytes_atomic(path: str | os.PathLike[str], data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     finally:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
 
 
+def temporary_of(target: Path) -> Path:
+    """A new name beside the target, which says whose temporary file it is."""
+    return target.with_name(f"{_prefix(target)}{_machine()}-{os.getpid()}-{secrets.token_hex(8)}.tmp")
+
+
 def remove_left_over(target: Path) -> None:
     """Remove temporary files of a target whose process is gone, as `kill -9` and full disks leave them."""
-    pattern = re.compile(re.escape(_prefix(target)) + r"([0-9a-f]{8})-([0-9]+)-[0-9a-f]{16}\.tmp")
+    _remove(target.parent, re.escape(_prefix(target)))
+
+
+def remove_all_left_over(folder: Path) -> None:
+    """The same for all files of a folder that nothing else writes to."""
+    _remove(folder, r"\..+\.")
+
+
+def _remove(folder: Path, prefix: str) -> None:
+    pattern = re.compile(prefix + r"([0-9a-f]{8})-([0-9]+)-[0-9a-f]{16}\.tmp", re.DOTALL)
     with contextlib.suppress(OSError):  # a folder that can be written to, but not listed
-        for found in target.parent.iterdir():
+        for found in folder.iterdir():
             match = pattern.fullmatch(found.name)
             if match is not None and _is_left_over(found, *match.groups()):
                 with contextlib.suppress(OSError):
@@ -57,12 +71,16 @@ _FLAGS = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)
 
 
 def _prefix(target: Path) -> str:
-    return f".{target.name[:100]}."
+    # Names of files have at most 255 bytes.
+    return f".{target.name.encode()[:100].decode(errors='ignore')}."
 
 
 def _machine() -> str:
-    """Which machine wrote a temporary file: process numbers mean nothing on another one."""
-    return f"{zlib.crc32(platform.node().encode()):08x}"
+    """Which machine wrote a temporary file: process numbers mean nothing on another one, or in another container."""
+    space = ""
+    with contextlib.suppress(OSError):
+        space = os.readlink("/proc/self/ns/pid")
+    return f"{zlib.crc32((platform.node() + space).encode()):08x}"
 
 
 def _is_left_over(path: Path, machine: str, process: str) -> bool:
@@ -80,7 +98,7 @@ def _is_left_over(path: Path, machine: str, process: str) -> bool:
         return False
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """The new name, too, is on the disk, where folders can be forced there."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)

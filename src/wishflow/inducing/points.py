@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 
 import numpy as np
@@ -10,6 +11,9 @@ import threadpoolctl
 from ..numerics.padding import size_class
 
 KMEANS_ROWS = 10_000
+# Filters of warnings belong to the process: of two threads that leave such a block out of order, one would leave its
+# filter behind.
+_FILTERS = threading.Lock()
 
 
 def inducing_points(X: np.ndarray, n_inducing: int, seed: int) -> np.ndarray:
@@ -25,7 +29,7 @@ def inducing_points(X: np.ndarray, n_inducing: int, seed: int) -> np.ndarray:
     if len(distinct) <= n_inducing:
         return _filled_up(distinct, min(n_inducing, size_class(len(distinct))), rng)
     # One thread: several programs on one machine would fight for the cores, and little is to be gained at these sizes.
-    with warnings.catch_warnings(), threadpoolctl.threadpool_limits(limits=1, user_api="openmp"):
+    with _FILTERS, warnings.catch_warnings(), threadpoolctl.threadpool_limits(limits=1, user_api="openmp"):
         # Rows that differ by rounding alone give fewer clusters than asked for; the jitter is there for such points.
         warnings.simplefilter("ignore", ConvergenceWarning)
         return KMeans(n_inducing, n_init=1, max_iter=30, random_state=seed).fit(distinct).cluster_centers_

@@ -13,6 +13,7 @@ import pandas as pd
 
 from .. import likelihoods, specs
 from ..errors import DataError, OptionError
+from ..files.writing import remove_left_over, sync_folder, temporary_of
 from ..likelihoods import LIKELIHOODS, LikelihoodSpec
 from ..numerics.devices import computing
 from ..numerics.meshes import n_processes, process_number
@@ -49,7 +50,8 @@ def problem_of_dataset(estimator: Any, source: Any, target: Any, columns: Any, n
     scalers = Scaler(scaler.mean[:n], scaler.scale[:n]), Scaler(scaler.mean[n:], scaler.scale[n:])
     problem = estimator._prepare(X, y, n_rows=table.n_rows, scalers=scalers)
     scales = Scales(estimator.x_scaler_, estimator.y_scaler_, estimator.directions_)
-    stream = RowStream(table, scales, problem.training.batch_size, n_parts, seed, np.zeros(0, int))
+    batch_rows, without = problem.training.batch_size, np.zeros(0, int)
+    stream = RowStream(table, scales, batch_rows, n_parts, seed, without, summary.fingerprint)
     return dataclasses.replace(problem, stream=stream, index=summary.index)
 
 
@@ -103,14 +105,18 @@ def _write_parts(path: Path, parts: Iterator[Any]) -> None:
     """Tables of Arrow as one Parquet file, which has its name when it is complete."""
     import pyarrow.parquet as pq
 
-    partial, writer = path.with_name(f".{path.name}.tmp"), None
+    remove_left_over(path)
+    partial, writer = temporary_of(path), None
     try:
         for part in parts:
             writer = pq.ParquetWriter(partial, part.schema) if writer is None else writer
             writer.write_table(part)
         if writer is not None:
             writer.close()
+            with open(partial, "rb") as file:
+                os.fsync(file.fileno())
             os.replace(partial, path)
+            sync_folder(path.parent)
     except BaseException:
         if writer is not None:
             writer.close()

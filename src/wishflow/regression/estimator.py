@@ -25,7 +25,7 @@ from ..specs import checks
 from ..training.backends import Workers
 from ..training.checkpoints import checkpoints_of, interruptible, told, watched
 from ..training.journal import Trained
-from ..training.loop import HELD_OUT
+from ..training.loop import HELD_OUT, went_wrong
 from ..training.specs import TrainingSpec
 from . import plots, prediction
 from .data import checked_rows
@@ -82,11 +82,10 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         An error leaves the estimator exactly as it was, and so does Ctrl-C without `checkpoint_dir`.
         """
         n_members = checks.positive_int("n_members", self.n_members)
-        workers = Workers.of(self.backend, self.backend_params)
+        workers = Workers.of(self.backend, self.backend_params, self.checkpoint_dir)
         mesh = data_mesh(devices)
         problem = placed(problem, mesh)
-        # Members on a backend have no checkpoints.
-        folder = self.checkpoint_dir if n_members == 1 else workers.here(self.checkpoint_dir)
+        folder = self.checkpoint_dir if n_members == 1 else workers.checkpoints_here
         checkpoints = checkpoints_of(folder, type(self).__name__, problem, n_members)
         # Of several processes with one fit the first one talks, and decides for all.
         talks = mesh is None or is_first_process()
@@ -152,6 +151,9 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         self.status_ = f"{n_members} members, weights of candidates: {shares}"
         for name, calibration in found.calibrations.items():
             self.status_ += "" if calibration is None else f"; {name} {calibration.describe()}"
+        bad = [one.status for trained in found.trained.values() for one in trained if went_wrong(one.status)]
+        if bad:
+            self.status_ += f"; {len(bad)} fits of members went wrong, the first: {bad[0]}"
         self.oof_log_prob_ = found.log_density - np.log(self.y_scaler_.scale).sum()
         self.oof_predictions_ = self._out_of_fold(self.y_scaler_.inverse(found.mean))
 

@@ -22,7 +22,7 @@ from ..errors import DataError
 from ..numerics.mixtures import mixture_weights
 from ..numerics.padding import size_class
 from ..training.backends import Workers
-from ..training.checkpoints import checkpoints_among, watched
+from ..training.checkpoints import checkpoints_among, in_worker, watched
 from ..training.journal import Trained
 from .calibration import MOST_PATHS, MOST_ROWS, Calibration, HonestRows, Recalibrated, recalibrated
 from .law import Law
@@ -99,7 +99,9 @@ def train_members(
     rounds = [[i for i, own in enumerate(makers) if len(own) > k] for k in range(max(map(len, makers)))]
     members = [[makers[i][k][1](part) for i in places for part in parts[i]] for k, places in enumerate(rounds)]
     elsewhere = iter(
-        [] if workers.are_here else workers.map(_trained_alone, [(one,) for own in members for one in own])
+        []
+        if workers.are_here
+        else workers.map(_trained_alone, [(one, workers.checkpoint_dir) for own in members for one in own])
     )
     for k, places in enumerate(rounds):
         found = train(members[k], callbacks) if workers.are_here else list(itertools.islice(elsewhere, len(members[k])))
@@ -111,9 +113,9 @@ def train_members(
     return [_mixed(p, found, f) for p, found, f in zip(problems, trained, folds, strict=True)]
 
 
-def _trained_alone(problem: Problem) -> Trained:
+def _trained_alone(problem: Problem, checkpoint_dir: Any) -> Trained:
     """In a worker."""
-    return train([problem])[0]
+    return in_worker(checkpoint_dir, problem, lambda calls: train([problem], calls)[0])
 
 
 def _candidates(problem: Problem) -> dict[str, Callable[[Problem], Problem]]:

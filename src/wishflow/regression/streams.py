@@ -69,7 +69,10 @@ class Scales:
 
 
 class RowStream(AbstractStream):
-    """The chunks of a fit to a table, without some of its rows; the next one is read while one is trained on."""
+    """The chunks of a fit to a table, without some of its rows; the next one is read while one is trained on.
+
+    `fingerprint` is that of all rows of the table.
+    """
 
     def __init__(
         self,
@@ -79,9 +82,11 @@ class RowStream(AbstractStream):
         n_parts: int,
         seed: int,
         without: Int[np.ndarray, " W"],
+        fingerprint: str,
         mesh: Mesh | None = None,
     ) -> None:
         self.table, self.scales, self.n_parts, self.seed, self.mesh = table, scales, n_parts, seed, mesh
+        self.fingerprint = fingerprint
         self.without_rows = np.sort(without)
         self.batch_rows = n_parts * -(-batch_rows // n_parts)
         self._cursors: dict[int, Cursor] = {}
@@ -94,7 +99,7 @@ class RowStream(AbstractStream):
         """What tells the stream from others; devices do not."""
         table, scales = self.table, self.scales
         numbers = [scales.x.mean, scales.x.scale, scales.y.mean, scales.y.scale, table.sizes, self.without_rows]
-        shape = (table.columns, scales.n_columns, self.batch_rows, self.n_parts, self.seed)
+        shape = (self.fingerprint, table.columns, scales.n_columns, self.batch_rows, self.n_parts, self.seed)
         return f"RowStream{shape}{[part.tolist() for part in numbers]}"
 
     @property
@@ -127,6 +132,7 @@ class RowStream(AbstractStream):
             "n_parts": self.n_parts,
             "seed": self.seed,
             "without": self.without_rows,
+            "fingerprint": self.fingerprint,
             "mesh": self.mesh,
         }
         return RowStream(**{**own, **changes})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -176,31 +177,36 @@ class Moments:
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """Statistics of all rows, and a sample of them with their numbers."""
+    """Statistics of all rows, a sample of them with their numbers, and a fingerprint of all rows in their order."""
 
     moments: Moments
     rows: Float[np.ndarray, "S C"]
     index: Int[np.ndarray, " S"]
+    fingerprint: str
 
 
 def summary_of(table: Table, seed: int, check: Callable[[np.ndarray], None]) -> Summary:
     """One pass over the rows, of which each process reads its own part; `check` sees all targets."""
     index = sampled(table.n_rows, seed)
     moments, sample = Moments.of(np.zeros((0, len(table.columns)))), np.zeros((len(index), len(table.columns)))
+    digests = np.zeros((len(table.units), hashlib.sha256().digest_size), np.uint8)  # units of other processes are zero
     for unit in range(process_number(), len(table.units), n_processes()):
-        at = int(table.starts[unit])
+        at, digest = int(table.starts[unit]), hashlib.sha256()
         for block in table.blocks(unit):
+            digest.update(np.ascontiguousarray(block))
             _check_finite(block, table.columns, at)
             check(block[:, table.n_inputs :])
             moments = moments.joined(Moments.of(block))
             first, last = np.searchsorted(index, [at, at + len(block)])
             sample[first:last] = block[index[first:last] - at]
             at += len(block)
-    parts = gathered((np.array(moments.n), moments.mean, moments.squares, moments.largest, sample))
+        digests[unit] = np.frombuffer(digest.digest(), np.uint8)
+    parts = gathered((np.array(moments.n), moments.mean, moments.squares, moments.largest, sample, digests))
     joined = Moments.of(np.zeros((0, len(table.columns))))
     for n, mean, squares, largest in zip(*parts[:4], strict=True):
         joined = joined.joined(Moments(float(n), mean, squares, largest))
-    return Summary(joined, parts[4].sum(axis=0), index)
+    fingerprint = hashlib.sha256(parts[5].sum(axis=0, dtype=np.uint8)).hexdigest()
+    return Summary(joined, parts[4].sum(axis=0), index, fingerprint)
 
 
 def sampled(n_rows: int, seed: int) -> Int[np.ndarray, " S"]:

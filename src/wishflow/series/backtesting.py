@@ -23,6 +23,7 @@ from ..callbacks import CallbackList, ChunkEvent, ProgressBar
 from ..errors import OptionError
 from ..specs import checks
 from ..training.backends import Workers
+from ..training.checkpoints import INTERRUPTED
 from .data.frames import ONLY, Panel, read, with_columns
 from .data.horizons import steps_of
 from .data.times import TimeAxis, check_same_kind
@@ -157,6 +158,8 @@ def backtest(
             rolling = clone(forecaster)
             rows = _rows_before(frames, start if place == 0 else begin)
             rolling.fit(rows if panel.is_panel else rows[ONLY], X)
+            if getattr(rolling, "status_", None) == INTERRUPTED:  # half a fit has no score; the next run resumes it
+                raise KeyboardInterrupt
             _check_steps(rolling, axis, begin)
         calls = {}
         for key, plan in plans.items():

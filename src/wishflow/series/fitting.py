@@ -16,7 +16,7 @@ from ..inducing.points import inducing_points
 from ..numerics.devices import computing, on_device
 from ..numerics.process import PROGRAMS
 from ..training.backends import Workers
-from ..training.checkpoints import checkpoints_among
+from ..training.checkpoints import checkpoints_among, in_worker
 from ..training.journal import Trained
 from ..training.loop import STOPPED
 from ..training.specs import TrainingSpec
@@ -155,10 +155,10 @@ def _trained(prepared: _Prepared, calls: CallbackList, workers: Workers) -> Vali
     if workers.are_here:
         found = [train_member(problem, calls, k, n, started) for k, problem in enumerate(prepared.plain)]
     else:
-        found = workers.map(_trained_alone, [(problem,) for problem in prepared.plain])
+        found = workers.map(_trained_alone, [(problem, workers.checkpoint_dir) for problem in prepared.plain])
     return Validated(tuple(found), np.full(n, 1.0 / n), None, None)
 
 
-def _trained_alone(problem: SeriesProblem) -> Trained:
+def _trained_alone(problem: SeriesProblem, checkpoint_dir: Any) -> Trained:
     """In a worker."""
-    return train_series(problem)
+    return in_worker(checkpoint_dir, problem, lambda calls: train_series(problem, calls))

@@ -454,7 +454,7 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         covariates = read_covariates(X)
         fraction = checks.fraction("validation_fraction", self.validation_fraction)
         n_members = checks.positive_int("n_members", self.n_members)
-        workers = Workers.of(self.backend, self.backend_params)
+        workers = Workers.of(self.backend, self.backend_params, self.checkpoint_dir)
         size = checks.whole_number("reservoir_size", self.reservoir_size, 0, updating.MOST_RESERVOIR)
         plain = defaults.plain_settings(self.get_params(deep=False), "validation_fraction=0: no rows to choose by")
         ways: tuple[defaults.Settings, ...] = (plain,)
@@ -479,7 +479,7 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         announce(self, ways, panel if self.freq is None else None)
         n_steps = sum(n_members * task.training.max_iter for task in tasks)
         calibrates = self.calibrate is not None
-        kept = checkpoints_of(workers.here(self.checkpoint_dir), type(self).__name__, tasks, calibrates)
+        kept = checkpoints_of(workers.checkpoints_here, type(self).__name__, tasks, calibrates)
         with interruptible(kept):
             callbacks = lambda n_items: watched(make_callbacks(self, n_items, n_steps), kept)  # noqa: E731
             task, found = train(tasks, calibrates, callbacks, workers)

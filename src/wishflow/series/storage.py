@@ -51,6 +51,9 @@ ATTRIBUTES = ("seed_", "n_iter_", "status_")
 # Arrays that are numbers everywhere, and those that parts of models are made of.
 FINITE = ("y_scaler.", "x_scaler.", "effect.", "calibration.", "drift.")
 PARAMETERS = ("model.", "member.")
+# A step of a model, in gaps between rows, and steps that the last rows of a series take: forecasts begin with them.
+LEAST_STEP = 1e-4
+MOST_TICKS = 1_000_000
 
 
 def save_forecaster(forecaster: Any, path: str | Path) -> None:
@@ -300,6 +303,10 @@ def check_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     check_weights([one["weight"] for one in members or []])
     check_seed(header["attributes"]["seed_"])
     require(header["axis"]["unit"] > 0, f"the unit of time is {header['axis']['unit']!r}")
+    if "limits" in arrays:
+        limits = arrays["limits"]
+        is_range = limits.shape == (2, n_columns) and (limits[0] <= limits[1]).all()
+        require(is_range and np.isfinite(limits).all(), f"the limits are no range of {n_columns} columns")
     if "calibration.scales" in arrays:
         _check_scales(arrays["calibration.horizons"], arrays["calibration.scales"], n_columns)
 
@@ -325,7 +332,7 @@ def _check_steps(spec: DynamicsSpec) -> None:
     lags = chosen_lags(spec.lags)
     is_list = lags[:1] == (1,) and all(a < b for a, b in itertools.pairwise(lags))
     require(is_list, f"the lags are {str(spec.lags)[:100]}")
-    require(spec.step > 0 and spec.max_gap > 0, f"step is {spec.step}, and max_gap {spec.max_gap}")
+    require(spec.step >= LEAST_STEP and spec.max_gap > 0, f"step is {spec.step}, and max_gap {spec.max_gap}")
 
 
 def _check_starts(forecaster: Any) -> None:
@@ -335,6 +342,9 @@ def _check_starts(forecaster: Any) -> None:
     for key, tail in forecaster.tails_.items():
         n_columns = n_known + harmonics(tail.index[:1], units.periods).shape[1]
         require(tail.covariates.shape[1] == n_columns, f"rows of {key!r} do not have {n_columns} covariates")
+        gaps = np.diff(units.axis.numbers(tail.index))
+        n_ticks = np.minimum(gaps / units.step, units.max_gap).sum()
+        require(n_ticks <= MOST_TICKS, f"the last rows of {key!r} take {n_ticks:.3g} steps of length {units.step}")
         require(forecaster.units_.of_series(key).ticks(tail), f"the last rows of {key!r} hold no value")
 
 

@@ -27,6 +27,7 @@ from ..numerics.mixtures import draws_of_each, mixture_weights
 from ..numerics.parameters import Positive
 from ..numerics.scaling import Scaler
 from ..training.backends import Workers
+from ..training.checkpoints import in_worker
 from ..training.journal import Journal, Trained
 from ..training.loop import DIVERGED, STOPPED
 from ..training.phases import Items, Stretch
@@ -184,7 +185,7 @@ def train_validated(problems: Sequence[ValidatedProblem], calls: CallbackList, w
         journal = functools.partial(Journal, calls, n_models=len(problems), started=time.perf_counter())
         found = [_trained_member(p, shared, functools.partial(journal, (k,))) for k, p in enumerate(problems)]
     else:
-        found = workers.map(_trained_alone, [(p, shared) for p in problems])
+        found = workers.map(_trained_alone, [(p, shared, workers.checkpoint_dir) for p in problems])
     states = [_state_with(one.state, p, shared.before) for one, p in zip(found, problems, strict=True)]
     held = _held_densities(states, shared, first.seed) if len(found) > 1 else np.zeros((1, 0))
     weights = mixture_weights(held, PRIOR_ROWS)
@@ -209,9 +210,13 @@ def _mean_trial(kept: Sequence[Trial | None], weights: Float[np.ndarray, " K"]) 
     return dataclasses.replace(trials[0], crps=crps)
 
 
-def _trained_alone(problem: ValidatedProblem, shared: _Shared) -> _Outcome:
+def _trained_alone(problem: ValidatedProblem, shared: _Shared, checkpoint_dir: Any) -> _Outcome:
     """In a worker."""
-    return _trained_member(problem, shared, functools.partial(Journal, CallbackList()))
+
+    def fit(callbacks: list) -> _Outcome:
+        return _trained_member(problem, shared, functools.partial(Journal, CallbackList(callbacks)))
+
+    return in_worker(checkpoint_dir, problem, fit)
 
 
 def _trained_member(problem: ValidatedProblem, shared: _Shared, journal: Callable[[], Journal]) -> _Outcome:
@@ -416,7 +421,7 @@ class _Training:
             journal = self.journal()
             phase = phase_of(problem, self.items(True), "all rows", rest=Stretch.after(step, n_iter))
             # Steps that diverge are not taken, and the status says so.
-            outcome = run_phase(phase, model, journal, is_quiet=True)
+            outcome = run_phase(dataclasses.replace(phase, is_quiet=True), model, journal)
             last = journal.trained(outcome.models, outcome.status, [self.problem.spec])[0]
         status = f"{first.status}; {why}"
         if last is not None and not last.status.startswith(DIVERGED):

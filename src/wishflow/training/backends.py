@@ -25,6 +25,7 @@ from ..errors import JobError, OptionError, unknown_option
 from ..numerics.devices import computing
 from ..numerics.process import outcome
 from ..specs import checks
+from .checkpoints import for_workers
 
 BACKENDS = ("loky", "ray", "dask", "slurm")
 # What workers that share one accelerator may take of its memory together; each program needs some besides.
@@ -304,27 +305,32 @@ def _pickled(value: Any) -> bytes:
 
 @dataclasses.dataclass(frozen=True)
 class Workers:
-    """Where independent parts of one computation run; without a backend in this process."""
+    """Where independent parts of one computation run; without a backend in this process.
+
+    `checkpoint_dir` is the option of a fit whose parts have checkpoints.
+    """
 
     backend: str | None = None
     params: Mapping[str, Any] | None = None
+    checkpoint_dir: Any = None
 
     @classmethod
-    def of(cls, backend: Any, params: Any) -> Workers:
+    def of(cls, backend: Any, params: Any, checkpoint_dir: Any = None) -> Workers:
         """Options of a user, checked."""
         if backend is not None:
             checked_backend(backend)
         if params is not None and not isinstance(params, Mapping):
             raise OptionError(f"backend_params={params!r} given; expected a dict of options of the backend, or None.")
-        return cls(backend, params)
+        return cls(backend, params, for_workers(checkpoint_dir))
 
     @property
     def are_here(self) -> bool:
         return self.backend is None
 
-    def here(self, option: Any) -> Any:
-        """An option that is for work in this process, such as a folder of checkpoints; None elsewhere."""
-        return option if self.are_here else None
+    @property
+    def checkpoints_here(self) -> Any:
+        """Checkpoints of what is trained in this process; workers have their own."""
+        return self.checkpoint_dir if self.are_here else None
 
     def map(self, function: Callable, calls: Sequence[tuple]) -> list[Any]:
         """What a function returns for each call, in order; one after another in this process."""

@@ -34,8 +34,9 @@ from ..callbacks import Callback, CallbackList, ChunkEvent
 from ..errors import CheckpointError, ModelFileError, OptionError, TrainingWarning
 from ..files.arrays import flatten_arrays, part_of, unflatten_arrays
 from ..files.model_file import read_model, write_model
+from ..files.writing import remove_all_left_over, sync_folder
 from ..specs import Spec, checks
-from .journal import Journal
+from .journal import ALWAYS, Journal
 
 # A state is written after so many seconds of training, at the end of a chunk, and the last few of a phase are kept.
 EVERY_SECONDS = 30.0
@@ -135,8 +136,10 @@ class Checkpoints(Callback):
         self._saved, self._saved_step = time.monotonic(), 0
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            sync_folder(self.folder.parent)
         except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
             raise _not_written(self.folder, error) from error
+        remove_all_left_over(self.folder)
 
     def on_chunk(self, event: ChunkEvent) -> bool:
         """Whether a signal asked for the end of training."""
@@ -170,11 +173,11 @@ class Checkpoints(Callback):
                     raise ModelFileError("it holds a state that this training cannot reach")
             except FileNotFoundError:  # another process has removed it
                 continue
-            except ModelFileError as error:
+            except (ModelFileError, OSError) as error:  # damaged, or not readable
                 warnings.warn(f"the checkpoint {path} was ignored: {error}", UserWarning, stacklevel=4)
                 continue
             for own, record in zip(journal.records, records, strict=True):
-                own.append(record)
+                own += [record] if len(record) > 1 else []  # of a phase without a step there is none
             return state
         return None
 
@@ -223,12 +226,15 @@ class Checkpoints(Callback):
     def signals(self) -> Iterator[None]:
         """During a fit in the main thread, Ctrl-C and SIGTERM end it at the next chunk; a second Ctrl-C at once.
 
+        Handlers that were not set by Python could not be restored, and stay.
         After SIGTERM the process is asked to end here at the latest: some parts of a fit have no chunks.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self._received) for number in (signal.SIGINT, signal.SIGTERM)}
+        # That of Ctrl-C is restored last: once it is, Ctrl-C may end this block at any place.
+        numbers = [number for number in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(number) is not None]
+        before = {number: signal.signal(number, self._received) for number in numbers}
         try:
             yield
         finally:
@@ -255,6 +261,12 @@ def checkpoints_of(option: Any, *described: Any) -> Checkpoints | None:
     return None if options is None else Checkpoints(options, fingerprint(*described))
 
 
+def for_workers(option: Any) -> Checkpointing | None:
+    """The same folder for workers, which may have another working directory."""
+    options = checkpointing_of(option)
+    return None if options is None else dataclasses.replace(options, folder=str(Path(options.folder).absolute()))
+
+
 def watched(callbacks: list, checkpoints: Checkpoints | None) -> list:
     """Callbacks, and the checkpoints among them."""
     return callbacks if checkpoints is None else [*callbacks, checkpoints]
@@ -273,6 +285,16 @@ def interruptible(checkpoints: Checkpoints | None) -> Iterator[None]:
         return
     with checkpoints.signals():
         yield
+
+
+def in_worker(option: Any, described: Any, fit: Callable[[list], Any]) -> Any:
+    """In a worker: what a fit returns that is given callbacks, with checkpoints of its own where there is a folder."""
+    kept = checkpoints_of(option, described)
+    with interruptible(kept):
+        found = fit(watched([], kept))
+    if kept is not None and kept.is_interrupted:  # half a fit is no result
+        raise KeyboardInterrupt
+    return found
 
 
 def told(status: str, checkpoints: Checkpoints | None) -> str:
@@ -344,7 +366,9 @@ def _records(columns: Any, arrays: dict[str, np.ndarray], phase: str, n_models: 
     for i in range(n_models):
         own = part_of(arrays, f"{i}.")
         is_list = isinstance(columns, list) and all(isinstance(name, str) for name in columns)
-        if not is_list or sorted(own) != sorted(columns) or len({a.shape[:1] or None for a in own.values()}) > 1:
+        is_table = is_list and sorted(own) == sorted(columns) and len({a.shape[:1] for a in own.values()}) <= 1
+        has_times = all(name in own and own[name].ndim == 1 for name in ("step", *ALWAYS))
+        if not is_table or (own and not (has_times and own["step"].dtype.kind == "i")):
             raise ModelFileError("its records are inconsistent")
         found.append({"phase": phase, **{name: own[name] for name in columns}})
     return found

@@ -46,6 +46,16 @@ class Journal:
     def begin(self, phase: str, n_steps: int) -> None:
         self.calls.on_start(phase, n_steps)
 
+    def resume(self, phase: str, n_steps: int) -> None:
+        """Tell callbacks of the chunks of an earlier run, the last records of each model; time goes on from there."""
+        for own, index in zip(self.records, self.indices, strict=True):
+            for chunk in _chunks(own[-1]) if own and own[-1]["phase"] == phase else ():
+                step, seconds = int(chunk["step"][-1]) + 1, float(chunk["seconds"][-1])
+                shown = {name: values for name, values in chunk.items() if name not in ("step", "seconds")}
+                shown["noise"] = np.sqrt(shown["noise"])
+                self.calls.on_resume(ChunkEvent(phase, step, n_steps, shown, seconds, index, self.n_models))
+                self.started = min(self.started, time.perf_counter() - seconds)
+
     def add(
         self,
         phase: str,
@@ -90,6 +100,13 @@ class Journal:
             history = _history(records)
             found.append(Trained(jax.tree.map(np.asarray, model), history, len(history), ended, spec))
         return found
+
+
+def _chunks(record: dict[str, Any]) -> list[dict[str, np.ndarray]]:
+    """The chunks that joined records were made of: each was told at a time of its own."""
+    columns = {name: values for name, values in record.items() if name != "phase"}
+    cuts = [0, *(np.flatnonzero(np.diff(columns["seconds"])) + 1), len(columns["seconds"])]
+    return [{name: values[a:b] for name, values in columns.items()} for a, b in itertools.pairwise(cuts) if b > a]
 
 
 def _history(records: list[dict[str, Any]]) -> pd.DataFrame:

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, PyTree
 
-from ..errors import TrainingError, TrainingWarning
+from ..errors import CheckpointError, TrainingError, TrainingWarning
 from ..numerics.devices import on_device, random_key
 from ..numerics.meshes import agreed, gathered, is_first_process, on_all
 from . import chunk
@@ -45,6 +45,11 @@ GAVE_UP = "stopped: the last steps were not finite, even with smaller step sizes
 DIVERGED = "diverged"
 # How a model ended, by the number in the state.
 STATUSES = (REACHED, CONVERGED, STOPPED, STALE, GAVE_UP)
+
+
+def went_wrong(status: str) -> bool:
+    """Whether training diverged or gave up, of which there was a warning where it happened."""
+    return status.startswith(DIVERGED) or status.startswith(GAVE_UP.partition(";")[0])
 
 
 class PhaseState(eqx.Module):
@@ -97,15 +102,19 @@ class StochasticPhase(AbstractPhase):
         start = begin(self, models, journal.indices)
         kept = KeptPhase.of(self, journal)
         state = placed(self, kept.restored(start))
+        _warn_of_giving_up(self, state.status == STATUSES.index(GAVE_UP), journal.indices)
         n_planned = self.stretch.n_steps(self.stretch.position, self.last)
         journal.begin(self.name, n_planned)
+        if state.done > 0:  # in an earlier run
+            journal.resume(self.name, max(n_planned, int(state.done)))
         if agreed(np.array(kept.is_interrupted), self.steps.mesh):  # in an earlier phase: this one only begins
             state = stopped(self, state, np.ones(self.n_models, bool))
         while not is_over(self, state):
             before = state.status
             state, records, n = advance(self, state)
             stop = journal.add(self.name, int(state.done), max(n_planned, int(state.done)), records, n, self.is_bound)
-            _warn_of_giving_up((state.status == STATUSES.index(GAVE_UP)) & (before != state.status), journal.indices)
+            gave_up = (state.status == STATUSES.index(GAVE_UP)) & (before != state.status)
+            _warn_of_giving_up(self, gave_up, journal.indices)
             kept.share_signals()
             kept.after_chunk(state)
             state = stopped(self, state, agreed(stop | kept.is_interrupted, self.steps.mesh))
@@ -138,7 +147,20 @@ class KeptPhase:
         if self.checkpoints is None:
             return state
         found = self.checkpoints.restored(self.number, self.phase.name, state, self.journal, self._is_sound)
-        return state if found is None else found
+        found = state if found is None else found
+        self._check_agreement(int(found.done))
+        return found
+
+    def _check_agreement(self, n_done: int) -> None:
+        """Of several processes with one fit none would come to the steps that the others wait at."""
+        if self.phase.steps.mesh is None:
+            return
+        of_all = gathered([np.array(n_done)])[0]
+        if of_all.min() != of_all.max():
+            raise CheckpointError(
+                f"processes found checkpoints of phase {self.phase.name!r} after {sorted(set(of_all.tolist()))} steps; "
+                "expected the same one for all: use a folder that all of them share, and start the fit again."
+            )
 
     def _is_sound(self, state: PhaseState) -> bool:
         return is_sound(self.phase, state)
@@ -273,6 +295,8 @@ def end(phase: StochasticPhase, state: PhaseState, start: chunk.TrainState, indi
         kept = "the start was kept" if is_start[i] else "the last good state was kept"
         kept = kept if state.best is None else "held-back rows chose the state"
         status[i] = f"{DIVERGED}: the objective fell from {before:.6g} to {after:.6g} ({kept})"
+        if phase.is_quiet:
+            continue
         warnings.warn(
             f"training of model {indices[i]}, phase {phase.name!r}, {status[i]}; lower learning_rate, or check the "
             "scale of the data.",
@@ -280,7 +304,8 @@ def end(phase: StochasticPhase, state: PhaseState, start: chunk.TrainState, indi
             stacklevel=2,
         )
     told = tuple(i for i, number in enumerate(state.status) if STATUSES[number] != GAVE_UP)
-    warn_of_skipped_steps(state.trouble, int(state.done), phase.name, told)
+    if not phase.is_quiet:
+        warn_of_skipped_steps(state.trouble, int(state.done), phase.name, told)
     if state.best is not None:
         best = state.best.settled()
         return Outcome(best.models, tuple(status), best)
@@ -370,8 +395,8 @@ def _estimate(values: Float[np.ndarray, "K n"]) -> tuple[np.ndarray, np.ndarray]
         return values.mean(axis=1), values.std(axis=1) / np.sqrt(values.shape[1])
 
 
-def _warn_of_giving_up(is_stuck: np.ndarray, indices: tuple[int, ...]) -> None:
-    for i in np.flatnonzero(is_stuck):
+def _warn_of_giving_up(phase: StochasticPhase, is_stuck: np.ndarray, indices: tuple[int, ...]) -> None:
+    for i in np.flatnonzero(is_stuck & (not phase.is_quiet)):
         warnings.warn(
             f"training of model {indices[i]} {GAVE_UP}; lower learning_rate or check the scale of the data.",
             TrainingWarning,

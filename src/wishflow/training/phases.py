@@ -67,13 +67,15 @@ class AbstractPhase(abc.ABC):
 
     `start` makes the models of this phase of those that the phase before it left. `is_bound` says whether its objective
     is a lower bound of the log evidence of the model that is fitted; the history then has it as `bound` too. That of a
-    warm start is none: it is about another model.
+    warm start is none: it is about another model. A quiet phase does not warn where training goes wrong: its caller
+    looks at the status.
     """
 
     name: str
     n_models: int
     start: Callable[[PyTree], PyTree]
     is_bound: bool = dataclasses.field(default=False, kw_only=True)
+    is_quiet: bool = dataclasses.field(default=False, kw_only=True)
 
     @abc.abstractmethod
     def run(self, models: PyTree, journal: Journal) -> Outcome:

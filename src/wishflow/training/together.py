@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +18,6 @@ import numpy as np
 from jaxtyping import PyTree
 
 from ..callbacks import Callback, CallbackList, ChunkEvent
-from ..errors import TrainingWarning
 from ..numerics.devices import computing
 from .journal import Journal
 from .loop import StochasticPhase
@@ -30,7 +28,7 @@ from .validation import BestState
 # Fits that train at once; a device is busy with fewer.
 MOST_AT_ONCE = 256
 
-Request = tuple[StochasticPhase, PyTree, Journal, bool]
+Request = tuple[StochasticPhase, PyTree, Journal]
 
 
 class PartOfRun(Callback):
@@ -45,11 +43,17 @@ class PartOfRun(Callback):
     def on_start(self, phase: str, n_steps: int) -> None:
         self.calls.on_start(phase, n_steps)
 
+    def on_resume(self, event: ChunkEvent) -> None:
+        self.calls.on_resume(self._placed(event))
+
     def on_chunk(self, event: ChunkEvent) -> bool:
+        return self.calls.on_chunk(self._placed(event))
+
+    def _placed(self, event: ChunkEvent) -> ChunkEvent:
         i, member = divmod(event.model_index, max(1, event.n_models // len(self.places)))
         place, n_models = self.places[i], self.n_models
-        return self.calls.on_chunk(
-            dataclasses.replace(event, model_index=place, n_models=n_models, member_index=member or event.member_index)
+        return dataclasses.replace(
+            event, model_index=place, n_models=n_models, member_index=member or event.member_index
         )
 
 
@@ -105,17 +109,10 @@ class Fit(Callback):
         self._back.release()
 
 
-def run_phase(phase: StochasticPhase, models: PyTree, journal: Journal, is_quiet: bool = False) -> Outcome:
-    """Train the model of one fit through a phase, with those of other fits where there are some; a quiet phase does not
-    warn where training diverges.
-    """
+def run_phase(phase: StochasticPhase, models: PyTree, journal: Journal) -> Outcome:
+    """Train the model of one fit through a phase, with those of other fits where there are some."""
     fit = next((one for one in journal.calls.callbacks if isinstance(one, Fit)), None)
-    if fit is not None:
-        return fit.trained((phase, models, journal, is_quiet))
-    with warnings.catch_warnings():
-        if is_quiet:
-            warnings.simplefilter("ignore", TrainingWarning)
-        return run_phases([phase], models, journal)
+    return run_phases([phase], models, journal) if fit is None else fit.trained((phase, models, journal))
 
 
 def fitted_together(functions: Sequence[Callable[[Fit], Any]], callbacks: Any = None) -> list[Any]:
@@ -160,12 +157,9 @@ def _train(fits: dict[int, Fit], places: list[int], n_models: int, calls: Callba
     Warnings and events name the places of the fits among all of the run.
     """
     requests = [request for i in places if (request := fits[i].request) is not None]
-    phases, models, journals, quiet = zip(*requests, strict=True)
+    phases, models, journals = zip(*requests, strict=True)
     journal = Journal(calls, places, n_models, journals[0].started)
-    with warnings.catch_warnings():
-        if all(quiet):
-            warnings.simplefilter("ignore", TrainingWarning)
-        outcome = run_phases([joined_phase(phases)], stacked(list(models)), journal)
+    outcome = run_phases([joined_phase(phases)], stacked(list(models)), journal)
     for own, records in zip(journals, journal.records, strict=True):
         own.records[0] += records
     for i, found in zip(places, parts_of(outcome, len(places)), strict=True):
@@ -193,6 +187,7 @@ def joined_phase(phases: Sequence[StochasticPhase]) -> StochasticPhase:
         held,
         rest,
         is_bound=first.is_bound,
+        is_quiet=first.is_quiet,
     )
 
 
@@ -233,9 +228,9 @@ def _alike(fits: dict[int, Fit], waiting: list[int]) -> list[list[int]]:
     return [group for _, group in groups]
 
 
-def _kind(phase: StochasticPhase, models: PyTree, journal: Journal, is_quiet: bool) -> tuple[Any, ...]:
+def _kind(phase: StochasticPhase, models: PyTree, journal: Journal) -> tuple[Any, ...]:
     leaves, structure = jax.tree.flatten((models, phase.items.data))
     shapes = [(np.shape(leaf), np.asarray(leaf).dtype) for leaf in leaves]
     held = None if phase.held_back is None else phase.held_back.shape
-    what = (phase.name, phase.steps, phase.schedule, phase.rest is None, phase.is_bound, is_quiet)
+    what = (phase.name, phase.steps, phase.schedule, phase.rest is None, phase.is_bound, phase.is_quiet)
     return (*what, held, structure, shapes)
