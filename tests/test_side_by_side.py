@@ -1,5 +1,6 @@
 """Threads and processes that fit and predict side by side have the numbers they have alone; fits leave no memory."""
 
+import functools
 import subprocess
 import sys
 import threading
@@ -50,14 +51,32 @@ def together(works):
 
 
 @pytest.mark.slow
-def test_threads_that_predict_and_fit_have_the_numbers_they_have_alone():
+def test_threads_that_predict_and_fit_have_the_numbers_they_have_alone(record_property):
+    """Those that predict go on until the last of those that fit has ended."""
     fitted = flow(0)
     rows = [RNG.normal(size=(40 + 7 * i, 2)) for i in range(N_PREDICTING)]
-    alone = [fitted.predict(part) for part in rows] + [flow(seed).predict(X) for seed in range(N_FITTING)]
-    works = [lambda part=part: fitted.predict(part) for part in rows]
-    works += [lambda seed=seed: flow(seed).predict(X) for seed in range(N_FITTING)]
-    for one, other in zip(alone, together(works), strict=True):
+    expected = [fitted.predict(part) for part in rows]
+    alone = [flow(seed).predict(X) for seed in range(N_FITTING)]
+    n_fitting, n_predictions = [N_FITTING], [0] * N_PREDICTING
+
+    def predicts(i):
+        while n_fitting[0] > 0 or n_predictions[i] == 0:
+            np.testing.assert_array_equal(fitted.predict(rows[i]), expected[i])
+            n_predictions[i] += 1
+        return n_predictions[i]
+
+    def fits(seed):
+        try:
+            return flow(seed).predict(X)
+        finally:
+            n_fitting[0] -= 1
+
+    works = [functools.partial(predicts, i) for i in range(N_PREDICTING)]
+    works += [functools.partial(fits, seed) for seed in range(N_FITTING)]
+    for one, other in zip(alone, together(works)[N_PREDICTING:], strict=True):
         np.testing.assert_array_equal(one, other)
+    assert sum(n_predictions) > 2 * N_PREDICTING  # not only before the fits began
+    record_property("threads", f"{N_FITTING} fits and {sum(n_predictions):,} predictions beside them, all equal")
 
 
 PROCESSES = """
@@ -120,6 +139,7 @@ MOST_MIB = 40.0
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_two_hundred_fits_of_varying_length_leave_memory_bounded(tmp_path):
+def test_two_hundred_fits_of_varying_length_leave_memory_bounded(tmp_path, record_property):
     _, half, end = (float(number) for number in run(MEMORY, tmp_path, 290.0).split())
     assert end < half + MOST_MIB, (half, end)
+    record_property("two hundred fits", f"{end - half:+.0f} MiB, of {half:.0f}")

@@ -96,7 +96,7 @@ class WishartForecaster(BaseForecaster):
         often a state is written and how many are kept.
     backend : {None, "loky", "ray", "dask", "slurm"}, default=None
         Where members are trained, one by one: in this process, or as in `wishflow.fit_many`. On a backend they have
-        neither callbacks nor checkpoints.
+        no callbacks.
     backend_params : dict, optional
         Options of the backend.
 

@@ -40,7 +40,12 @@ class Task:
         trouble = TROUBLES[number // len(fits.KINDS) % len(TROUBLES)]
         place = self.folder / f"disk-{number}"
         whole = fits.learnt(fits.fitted(kind, None, max_iter=STEPS))
-        with contextlib.suppress(subprocess.CalledProcessError, FileNotFoundError), mounted(place) as disk:
+        with contextlib.ExitStack() as stack:
+            try:
+                disk = stack.enter_context(mounted(place))
+            except (subprocess.CalledProcessError, FileNotFoundError):
+                found.count(f"{trouble}: skipped, file systems cannot be mounted here")
+                return found
             disk.resize(self._size(kind) if trouble == TROUBLES[0] else 2**24)
             if trouble == TROUBLES[1]:
                 with contextlib.suppress(Stopped):
@@ -53,8 +58,6 @@ class Task:
             if not fits.are_equal(whole, resumed):
                 found.problems.append(f"{kind}, {trouble}: the fit that went on is another")
             found.count(f"{trouble}: {'problem' if found.problems else 'equal'}")
-            return found
-        found.count(f"{trouble}: skipped, file systems cannot be mounted here")
         return found
 
     def _size(self, kind: str) -> int:

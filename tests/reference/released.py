@@ -54,13 +54,18 @@ CASES: dict[str, Callable[[], Any]] = {
     "forecaster": lambda: wf.WishartForecaster(**SERIES, **PLAIN).fit(hours()),
     "forecaster_calibrated": lambda: wf.WishartForecaster(**SERIES).fit(hours()),
     "forecaster_members": lambda: wf.WishartForecaster(**SERIES, n_members=2, **PLAIN).fit(hours()),
+    "forecaster_of_a_panel": lambda: wf.WishartForecaster(**SERIES, **PLAIN).fit({"x": hours(), "y": 2.0 * hours()}),
+    "wide": lambda: wf.WideForecaster(n_factors=1, forecaster=wf.WishartForecaster(**SERIES, **PLAIN)).fit(hours(3)),
     "forecaster_latent": lambda: wf.WishartForecaster(**SERIES, latent_dim=2, **PLAIN).fit(hours(3)),
 }
 
 
 def predicted(model: Any) -> dict[str, np.ndarray]:
     """What users ask of a model; all of it follows from its file."""
-    if isinstance(model, wf.WishartForecaster):
+    if getattr(model, "is_panel_", False):
+        forecasts = model.forecast([1, 3], n_draws=4)
+        return {f"draws of {key}": forecasts[key].samples.values for key in ("x", "y")}
+    if isinstance(model, wf.WishartForecaster | wf.WideForecaster):
         forecast = model.forecast([1, 3], n_draws=4)
         quantiles = model.predict_quantiles([1, 3], alpha=[0.1, 0.9]).to_numpy()
         return {"draws": forecast.samples.values, "quantiles": quantiles}

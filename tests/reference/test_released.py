@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import wishflow as wf
+from wishflow.estimators.loading import REGISTRY
 
 from .released import CASES, FOLDER, predicted
 
@@ -30,4 +31,5 @@ def test_this_version_has_a_small_file_of_every_kind():
     """`python -m tests.reference.released` writes what is missing."""
     there = {path.stem: path for path in FILES if path.parent.name == f"v{wf.__version__}"}
     assert set(there) == set(CASES)
+    assert {type(wf.load(path)).__name__ for path in there.values()} == set(REGISTRY)
     assert all(path.stat().st_size < MOST_BYTES for path in there.values())

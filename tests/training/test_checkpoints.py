@@ -469,9 +469,10 @@ def test_members_on_a_backend_have_checkpoints_of_their_own(tmp_path, monkeypatc
     assert_equal(whole, FITS["members"](**elsewhere))
     for path in ends:  # workers read them
         header, arrays = read_model(path)
-        write_model(path, header, {name: a + 0.5 if a.dtype.kind == "f" else a for name, a in arrays.items()})
+        moved = {name: a + 0.5 for name, a in arrays.items() if name.startswith("state.train.model.")}
+        write_model(path, header, {**arrays, **moved})
     changed = FITS["members"](**elsewhere)
-    assert not any(np.array_equal(a, b) for a, b in zip(leaves(whole), leaves(changed), strict=True))
+    assert "2 fits of members went wrong, the first: diverged" in changed.status_
 
 
 # --- what is told of earlier runs ----------------------------------------------------------------
@@ -482,7 +483,7 @@ def test_a_log_has_all_steps_of_a_fit_that_went_on(tmp_path):
     with pytest.raises(Killed):
         FITS["flow"](checkpoint_dir=tmp_path / "states", callbacks=[log, KillAfter(4)])
     model = FITS["flow"](checkpoint_dir=tmp_path / "states", callbacks=[log])
-    rows, history = pd.read_csv(tmp_path / "log.csv"), model.history_
+    rows, history = pd.read_csv(tmp_path / "log.csv", float_precision="round_trip"), model.history_
     assert rows["phase"].tolist() == history["phase"].tolist()
     np.testing.assert_array_equal(rows["step"], history["step"] + 1)
     np.testing.assert_array_equal(rows["objective"], history["objective"])

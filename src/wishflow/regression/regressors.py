@@ -746,7 +746,7 @@ class SparseGPRegressor(ModelRegressor):
         Fits by L-BFGS, the rule with Gaussian noise, write nothing and start anew.
     backend : {None, "loky", "ray", "dask", "slurm"}, default=None
         Where members are trained, one by one: in this process, or as in `wishflow.fit_many`. On a backend they have
-        neither callbacks nor checkpoints.
+        no callbacks.
     backend_params : dict, optional
         Options of the backend.
     hyperprior : {"auto", None}, default="auto"
@@ -967,7 +967,7 @@ class FlowRegressor(Validated, ModelRegressor):
         often a state is written and how many are kept.
     backend : {None, "loky", "ray", "dask", "slurm"}, default=None
         Where members are trained, one by one: in this process, or as in `wishflow.fit_many`. On a backend they have
-        neither callbacks nor checkpoints.
+        no callbacks.
     backend_params : dict, optional
         Options of the backend.
     hyperprior : {"auto", None}, default="auto"
