@@ -375,7 +375,14 @@ class CSVLog(Callback):
             file.write(_csv_text(rows))
 
     def on_resume(self, event: ChunkEvent) -> None:
-        if not self.append:  # or the rows are there
+        """Write the steps of an earlier run to a new file; a file that goes on has them.
+
+        Parameters
+        ----------
+        event : ChunkEvent
+            What happened in a chunk of these steps.
+        """
+        if not self.append:
             self.on_chunk(event)
 
     def on_end(self) -> None:

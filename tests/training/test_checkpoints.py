@@ -207,12 +207,27 @@ def test_a_state_that_cannot_be_is_left_for_the_one_before_it(tmp_path):
     assert_equal(whole, resumed)  # the history too: no step is in it twice
 
 
-@pytest.mark.parametrize("columns", [None, [["a"]], ["a", 1.0], ["b"], ["a", "n"]])
-def test_records_that_do_not_fit_are_refused(columns, types_unchecked):
-    arrays = {"0.a": np.zeros(3)} if columns != ["a", "n"] else {"0.a": np.zeros(3), "0.n": np.array(1.0)}
+RECORDS = {"step": np.arange(3), **{name: np.zeros(3) for name in ("objective", "noise", "seconds", "a")}}
+
+
+@pytest.mark.parametrize(
+    ("columns", "changes"),
+    [
+        (None, {}),
+        ([["a"]], {}),
+        ([*[*RECORDS][:-1], 1.0], {}),
+        ([*[*RECORDS][:-1], "b"], {}),
+        ([*RECORDS, "n"], {"n": np.array(1.0)}),
+        ([*RECORDS], {"step": np.zeros(3)}),
+        ([*RECORDS], {"noise": np.zeros((3, 2))}),
+    ],
+)
+def test_records_that_do_not_fit_are_refused(columns, changes, types_unchecked):
+    arrays = {f"0.{name}": array for name, array in {**RECORDS, **changes}.items()}
     with pytest.raises(wf.errors.ModelFileError, match="records are inconsistent"):
         module._records(columns, arrays, "p", 1)
-    assert module._records(["a"], {"0.a": np.zeros(3)}, "p", 1)[0]["phase"] == "p"
+    right = {f"0.{name}": array for name, array in RECORDS.items()}
+    assert module._records([*RECORDS], right, "p", 1)[0]["phase"] == "p"
 
 
 def test_states_that_were_refused_do_not_push_out_new_ones(tmp_path):

@@ -94,6 +94,13 @@ def check_seed(seed: Any) -> None:
     require(isinstance(seed, int) and 0 <= seed < 2**32, f"seed_ is {seed!r}")
 
 
+def check_limits(limits: np.ndarray | None, n_columns: int) -> None:
+    """Refuse what is no lowest and highest value of each column; None stands for no limits."""
+    if limits is not None:
+        is_range = limits.shape == (2, n_columns) and bool((limits[0] <= limits[1]).all())
+        require(is_range and np.isfinite(limits).all(), f"the limits are no range of {n_columns} columns")
+
+
 def check_size(what: str, size: int, arrays: Mapping[str, np.ndarray]) -> None:
     """Refuse a product of counts beyond all numbers of a model, where the model has an array of that size."""
     total = sum(array.size for array in arrays.values())

@@ -193,7 +193,7 @@ def summary_of(table: Table, seed: int, check: Callable[[np.ndarray], None]) -> 
     for unit in range(process_number(), len(table.units), n_processes()):
         at, digest = int(table.starts[unit]), hashlib.sha256()
         for block in table.blocks(unit):
-            digest.update(np.ascontiguousarray(block))
+            digest.update(np.ascontiguousarray(block).data)
             _check_finite(block, table.columns, at)
             check(block[:, table.n_inputs :])
             moments = moments.joined(Moments.of(block))

@@ -22,6 +22,7 @@ from ..files.trust import (
     USUAL_COUNT,
     check_counts,
     check_finite,
+    check_limits,
     check_seed,
     check_size,
     check_weights,
@@ -303,10 +304,7 @@ def check_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     check_weights([one["weight"] for one in members or []])
     check_seed(header["attributes"]["seed_"])
     require(header["axis"]["unit"] > 0, f"the unit of time is {header['axis']['unit']!r}")
-    if "limits" in arrays:
-        limits = arrays["limits"]
-        is_range = limits.shape == (2, n_columns) and (limits[0] <= limits[1]).all()
-        require(is_range and np.isfinite(limits).all(), f"the limits are no range of {n_columns} columns")
+    check_limits(arrays.get("limits"), n_columns)
     if "calibration.scales" in arrays:
         _check_scales(arrays["calibration.horizons"], arrays["calibration.scales"], n_columns)
 
