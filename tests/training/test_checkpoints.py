@@ -378,8 +378,16 @@ def test_an_interrupt_of_lbfgs_promises_no_checkpoint(tmp_path):
     assert not any("resume from" in str(one.message) for one in caught)
 
 
-def test_the_second_interrupt_raises_and_changes_nothing(tmp_path):
-    model = wf.FlowRegressor(max_iter=300, n_steps=2, validation_fraction=0, **SMALL).fit(X, Y)
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("flow", (X + 1.0, Y)),
+        pytest.param("members", (X + 1.0, Y), marks=pytest.mark.slow),
+        pytest.param("series", (SERIES + 1.0,), marks=pytest.mark.slow),
+    ],
+)
+def test_the_second_interrupt_raises_and_changes_nothing(name, data, tmp_path):
+    model = FITS[name]()
     kept = dict(model.__dict__)
 
     def twice():
@@ -389,7 +397,7 @@ def test_the_second_interrupt_raises_and_changes_nothing(tmp_path):
     model.set_params(checkpoint_dir=tmp_path, callbacks=[KillAfter(2, twice)])
     kept |= {"checkpoint_dir": model.checkpoint_dir, "callbacks": model.callbacks}
     with pytest.raises(KeyboardInterrupt):
-        model.fit(X + 1.0, Y)
+        model.fit(*data)
     assert all(model.__dict__[name] is value for name, value in kept.items())
 
 

@@ -175,9 +175,12 @@ def stress_table() -> str:
             "longest task, s": f"{one['longest']:.0f}",
         }
     first = next(one for part, one in found.items() if part in TITLES)
-    commits = sorted({commit.split("-")[0][:12] for one in found.values() for commit in one["commits"]})
-    source = source_text({**first["provenance"], "command": "python -m studies.stress"})
-    source = source.replace(first["provenance"]["commit"][:12], ", ".join(commits))
+    commits = {commit for one in found.values() for commit in one["commits"]}
+    names = sorted({commit.split("-")[0][:12] for commit in commits})
+    # `source_text` says which trees had changes by the end of the name.
+    last = names[-1] + ("-dirty" if any(commit.endswith("-dirty") for commit in commits) else "")
+    source = source_text({**first["provenance"], "command": "python -m studies.stress", "commit": last})
+    source = source.replace(names[-1], ", ".join(names))
     return f"{grid('part', rows)}\n\nSource: {source}."
 
 
