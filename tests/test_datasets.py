@@ -220,9 +220,11 @@ def test_headers_that_drip_end_with_the_longest_time(cache, toy, monkeypatch):
     is_over = threading.Event()
     monkeypatch.setattr(urllib.request, "urlopen", lambda *args, **options: is_over.wait(60))
     monkeypatch.setattr(storage, "TOTAL_SECONDS", 0.1)
-    with pytest.raises(DatasetError, match=r"not complete after 0.1 seconds"):
-        datasets.load_uci("toy")
-    is_over.set()
+    try:
+        with pytest.raises(DatasetError, match=r"not complete after 0.1 seconds"):
+            datasets.load_uci("toy")
+    finally:
+        is_over.set()
 
 
 def test_a_local_table_that_unpacks_to_too_much_is_an_error(tmp_path, toy, monkeypatch):

@@ -279,6 +279,13 @@ def test_names_as_long_as_they_may_be(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == [path.name]
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="names are text elsewhere")
+def test_names_that_are_no_text(tmp_path):
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.json")
+    files.write_json_atomic(path, 1)
+    assert [os.fsencode(one.name) for one in tmp_path.iterdir()] == [b"\xff.json"]
+
+
 def test_all_that_killed_processes_left_in_a_folder_is_removed(tmp_path):
     killed = subprocess.Popen([sys.executable, "-c", ""])
     killed.wait()

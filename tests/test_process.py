@@ -192,7 +192,7 @@ def test_ctrl_c_before_the_first_computation_leaves_jax_as_it_was():
 
 
 MILLION = """
-import json, resource, time
+import json, time
 import numpy as np
 import wishflow as wf
 
@@ -201,12 +201,17 @@ X = rng.normal(size=(300, 4))
 model = wf.SparseGPRegressor(n_inducing=50, max_iter=30).fit(X, np.sin(X[:, 0]))
 rows = rng.normal(size=(1_000_000, 4))
 model.predict(rows[:10_000])
-# The peak since the process began, which is why it is a process of its own.
-before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+
+def peak():
+    # That of `resource` is never below the peak of the process that started this one.
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
+
+before, started = peak(), time.perf_counter()
 found = model.predict(rows)
 seconds = time.perf_counter() - started
 assert seconds < 20.0, seconds
-more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+more = peak() - before
 # Scaled rows, means and variances, some of them twice; the kernel matrix alone would be 400 MB.
 assert more < 300_000, more
 np.testing.assert_allclose(found[:100], model.predict(rows[:100]), rtol=1e-9)
@@ -215,6 +220,7 @@ print(json.dumps({"seconds": seconds, "MiB": more / 1024}))
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_a_million_rows_are_predicted_in_seconds_and_in_little_memory(record_property):
     found = json.loads(run(MILLION, timeout=280.0))
     record_property("a million rows", f"{found['seconds']:.1f} s, at most {found['MiB']:.0f} MiB more")

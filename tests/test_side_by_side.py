@@ -57,10 +57,10 @@ def test_threads_that_predict_and_fit_have_the_numbers_they_have_alone(record_pr
     rows = [RNG.normal(size=(40 + 7 * i, 2)) for i in range(N_PREDICTING)]
     expected = [fitted.predict(part) for part in rows]
     alone = [flow(seed).predict(X) for seed in range(N_FITTING)]
-    n_fitting, n_predictions = [N_FITTING], [0] * N_PREDICTING
+    ended, n_predictions = [threading.Event() for _ in range(N_FITTING)], [0] * N_PREDICTING
 
     def predicts(i):
-        while n_fitting[0] > 0 or n_predictions[i] == 0:
+        while n_predictions[i] == 0 or not all(one.is_set() for one in ended):
             np.testing.assert_array_equal(fitted.predict(rows[i]), expected[i])
             n_predictions[i] += 1
         return n_predictions[i]
@@ -69,7 +69,7 @@ def test_threads_that_predict_and_fit_have_the_numbers_they_have_alone(record_pr
         try:
             return flow(seed).predict(X)
         finally:
-            n_fitting[0] -= 1
+            ended[seed].set()
 
     works = [functools.partial(predicts, i) for i in range(N_PREDICTING)]
     works += [functools.partial(fits, seed) for seed in range(N_FITTING)]

@@ -106,8 +106,8 @@ class Callback(Protocol):
 
     A subclass overrides what it needs. Any class with these three methods will do. Training calls `on_start` at the
     start of each phase, `on_chunk` after each compiled chunk of steps and `on_end` once, when the whole fit is over.
-    A callback may have a fourth method, `on_resume(event)`. When a fit resumes from a checkpoint, it is called for each
-    chunk that an earlier run has done. What it returns is ignored.
+    A callback may have a fourth method, `on_resume(event)`. When a phase resumes from a checkpoint, it is called for
+    each chunk that the checkpoint contains. What it returns is ignored.
 
     See Also
     --------
@@ -333,8 +333,8 @@ class CSVLog(Callback):
     path : str or path
         The file.
     append : bool, default=False
-        Whether a new fit goes on with the file, rather than start it anew. A fit that resumes from a checkpoint then
-        writes the steps after that checkpoint a second time; a new file has each step once, those before the
+        Whether a new fit appends to the file, rather than start it anew. A fit that resumes from a checkpoint then
+        writes the steps after that checkpoint a second time. A new file has each step once, those before the
         checkpoint too.
 
     Examples
@@ -347,6 +347,7 @@ class CSVLog(Callback):
     def __init__(self, path: str | os.PathLike[str], append: bool = False) -> None:
         self.path, self.append = path, append
         self._columns: list[str] = []
+        self._goes_on = False
 
     def __repr__(self) -> str:
         return f"CSVLog({str(self.path)!r}, append={self.append})"
@@ -355,7 +356,7 @@ class CSVLog(Callback):
         if self._columns:  # a later phase of the same fit
             return
         old = _read_rows(Path(self.path)) if self.append and Path(self.path).exists() else []
-        self._columns = old[0] if old else list(_KEYS)
+        self._goes_on, self._columns = bool(old), old[0] if old else list(_KEYS)
         if not old:
             write_bytes_atomic(self.path, _csv_text([self._columns]).encode())
 
@@ -375,14 +376,14 @@ class CSVLog(Callback):
             file.write(_csv_text(rows))
 
     def on_resume(self, event: ChunkEvent) -> None:
-        """Write the steps of an earlier run to a new file; a file that goes on has them.
+        """Write the steps of an earlier run, unless they are in the file that this run appends to.
 
         Parameters
         ----------
         event : ChunkEvent
             What happened in a chunk of these steps.
         """
-        if not self.append:
+        if not self._goes_on:
             self.on_chunk(event)
 
     def on_end(self) -> None:

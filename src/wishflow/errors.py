@@ -58,7 +58,10 @@ class ModelFileError(WishflowError, ValueError):
 
 
 class CheckpointError(WishflowError, OSError):
-    """A checkpoint cannot be written: the disk is full, or the folder is not writable; also an `OSError`."""
+    """A checkpoint cannot be written, or several processes do not find the same one; also an `OSError`.
+
+    Checkpoints cannot be written if the disk is full, or the folder is not writable.
+    """
 
 
 class JobError(WishflowError, RuntimeError):

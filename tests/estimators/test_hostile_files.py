@@ -148,6 +148,10 @@ CHANGES = {
             a.update({"tail.0.index": a["tail.0.index"] + (10**17 * (np.arange(len(a["tail.0.index"])) > 0))}),
         ),
     ),
+    "a unit of next to nothing": (
+        ("series",),
+        lambda h, a: (h["axis"].update(unit=1e-9 * h["axis"]["unit"]), h["spec"].update(max_gap=1e12)),
+    ),
     "limits of other columns": (("series",), lambda h, a: a.update(limits=np.zeros((2, 7)))),
     "limits the wrong way": (("series",), lambda h, a: a.update(limits=np.array([[1.0, 1.0], [0.0, 0.0]]))),
     "limits that are no numbers": (("series",), lambda h, a: a.update(limits=np.full((2, 2), np.nan))),

@@ -181,8 +181,8 @@ def test_other_rows_are_another_fit(tmp_path):
     rows = pd.DataFrame({"a": rng.normal(size=n), "b": rng.normal(size=n), "y": rng.poisson(3.0, n)})
     outside = np.setdiff1d(np.arange(n), tables.sampled(n, 0))
 
-    def name_of(rows, size=2000):
-        rows.to_parquet(tmp_path / "rows.parquet", row_group_size=size)
+    def name_of(rows):
+        rows.to_parquet(tmp_path / "rows.parquet", row_group_size=2000)
         model = wf.SparseGPRegressor(likelihood="poisson", random_state=0)
         return checkpoints.fingerprint(problem_of_dataset(model, tmp_path / "rows.parquet", "y", ["a", "b"], 4))
 
@@ -192,7 +192,8 @@ def test_other_rows_are_another_fit(tmp_path):
     changed.loc[outside[7], "y"] += 1
     assert name_of(changed) != first
     swapped = rows.copy()
-    swapped.iloc[outside[[0, 1]]] = rows.iloc[outside[[1, 0]]].to_numpy()
+    other = outside[np.argmax(rows["y"].to_numpy()[outside] != rows["y"].iloc[outside[0]])]
+    swapped.loc[[outside[0], other], "y"] = rows.loc[[other, outside[0]], "y"].to_numpy()
     assert name_of(swapped) != first
 
 

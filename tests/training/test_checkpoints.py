@@ -220,6 +220,9 @@ RECORDS = {"step": np.arange(3), **{name: np.zeros(3) for name in ("objective", 
         ([*RECORDS, "n"], {"n": np.array(1.0)}),
         ([*RECORDS], {"step": np.zeros(3)}),
         ([*RECORDS], {"noise": np.zeros((3, 2))}),
+        ([*RECORDS], {"noise": np.zeros(3, int)}),
+        ([*RECORDS, "more"], {"more": np.zeros((3, 2))}),
+        ([*RECORDS, "phase"], {"phase": np.zeros(3)}),
     ],
 )
 def test_records_that_do_not_fit_are_refused(columns, changes, types_unchecked):
@@ -452,13 +455,19 @@ def test_a_phase_that_sigterm_cut_short_is_not_the_start_of_another(tmp_path):
 
 
 def test_both_handlers_are_restored_and_those_of_other_languages_stay(tmp_path, monkeypatch):
-    """Of a handler that was not set by Python, Python cannot say what it is."""
+    """Of a handler that was not set by Python, Python cannot say what it is. That of Ctrl-C is restored last."""
+    before = signal.getsignal(signal.SIGINT)
+    with monkeypatch.context() as patch:
+        order, set_plainly = [], signal.signal
+        patch.setattr(signal, "signal", lambda number, h: order.append(number) or set_plainly(number, h))
+        FITS["series"](checkpoint_dir=tmp_path)
+    assert order == [signal.SIGINT, signal.SIGTERM, signal.SIGTERM, signal.SIGINT]
     real, touched = signal.getsignal, []
     monkeypatch.setattr(signal, "getsignal", lambda number: None if number == signal.SIGTERM else real(number))
     set_handler = signal.signal
     monkeypatch.setattr(signal, "signal", lambda number, h: touched.append(number) or set_handler(number, h))
     FITS["series"](checkpoint_dir=tmp_path)
-    assert touched == [signal.SIGINT, signal.SIGINT]
+    assert touched == [signal.SIGINT, signal.SIGINT] and real(signal.SIGINT) is before
 
 
 def test_an_interrupt_ends_a_backtest(tmp_path):
@@ -501,12 +510,15 @@ def test_members_on_a_backend_have_checkpoints_of_their_own(tmp_path, monkeypatc
 # --- what is told of earlier runs ----------------------------------------------------------------
 
 
-def test_a_log_has_all_steps_of_a_fit_that_went_on(tmp_path):
+@pytest.mark.parametrize("name", ["flow", pytest.param("validated", marks=pytest.mark.slow)])
+def test_a_log_has_all_steps_of_a_fit_that_went_on(name, tmp_path):
     log = wf.callbacks.CSVLog(tmp_path / "log.csv")
     with pytest.raises(Killed):
-        FITS["flow"](checkpoint_dir=tmp_path / "states", callbacks=[log, KillAfter(4)])
-    model = FITS["flow"](checkpoint_dir=tmp_path / "states", callbacks=[log])
+        FITS[name](checkpoint_dir=tmp_path / "states", callbacks=[log, KillAfter(4)])
+    model = FITS[name](checkpoint_dir=tmp_path / "states", callbacks=[log])
     rows, history = pd.read_csv(tmp_path / "log.csv", float_precision="round_trip"), model.history_
+    if name == "validated":  # the sparse GP that was kept is none that callbacks see
+        history = history[history["phase"] != "sparse GP"].reset_index(drop=True)
     assert rows["phase"].tolist() == history["phase"].tolist()
     np.testing.assert_array_equal(rows["step"], history["step"] + 1)
     np.testing.assert_array_equal(rows["objective"], history["objective"])
@@ -515,9 +527,11 @@ def test_a_log_has_all_steps_of_a_fit_that_went_on(tmp_path):
 
 def test_a_warning_of_a_fit_that_gave_up_is_given_again(tmp_path):
     model = wf.FlowRegressor(learning_rate=1e300, max_iter=150, validation_fraction=0, **SMALL)
-    for _ in range(2):
+    watch = KillAfter(10**6)
+    for callbacks in ([], [watch]):
         with pytest.warns(wf.errors.TrainingWarning, match="the last steps were not finite"):
-            clone(model).set_params(checkpoint_dir=tmp_path).fit(X, Y)
+            clone(model).set_params(checkpoint_dir=tmp_path, callbacks=callbacks).fit(X, Y)
+    assert "flow" not in {phase for phase, _ in watch.seen}  # it was read
 
 
 def test_records_of_strangers_are_refused(tmp_path):
@@ -529,6 +543,11 @@ def test_records_of_strangers_are_refused(tmp_path):
         write_model(path, header, {**arrays, f"record.0.{name}": array})
         with pytest.warns(UserWarning, match="its records are inconsistent"), pytest.raises(Killed):
             FITS["series"](checkpoint_dir=tmp_path, callbacks=[KillAfter(1)])
+    for other in path.parent.iterdir():
+        other.unlink()
+    columns = [*header["columns"], "more"]
+    write_model(path, {**header, "columns": columns}, {**arrays, "record.0.more": np.zeros(100)})
+    assert "more" not in FITS["series"](checkpoint_dir=tmp_path).history_  # later chunks have no such column
     for other in path.parent.iterdir():
         other.unlink()
     write_model(path, {**header, "columns": []}, {n: a for n, a in arrays.items() if not n.startswith("record.")})

@@ -27,6 +27,7 @@ ENVIRONMENT_VARIABLE = "WISHFLOW_DATA"
 # Of one wait for an answer, and of a whole download.
 TIMEOUT_SECONDS = 60.0
 TOTAL_SECONDS = 900.0
+TICK_SECONDS = 0.1
 # No original is larger, packed or unpacked (with all that is in its archive): more is a mistake, or a trap.
 MOST_BYTES = 2**27
 # Archives inside archives: one level is known.
@@ -165,13 +166,14 @@ def _in_time(function: Callable[[], bytes]) -> bytes:
             found.set_exception(error)
 
     threading.Thread(target=run, name="wishflow-download", daemon=True).start()
-    if not wait([found], TOTAL_SECONDS).done:
-        raise TimeoutError(f"the download was not complete after {TOTAL_SECONDS:g} seconds")
-    return found.result()
+    for _ in range(max(1, round(TOTAL_SECONDS / TICK_SECONDS))):  # on Windows no wait ends with Ctrl-C
+        if wait([found], TICK_SECONDS).done:
+            return found.result()
+    raise TimeoutError(f"the download was not complete after {TOTAL_SECONDS:g} seconds")
 
 
 def _received(response: Any) -> bytes:
-    """All that comes; an error where it is too much, or takes too long."""
+    """All that comes; an error where it is too much, or takes too long, which also ends the thread."""
     pieces, size, end = [], 0, time.monotonic() + TOTAL_SECONDS
     read = getattr(response, "read1", response.read)  # returns what is there, without waiting for a whole piece
     while piece := read(PIECE):

@@ -9,7 +9,7 @@ from .. import specs
 from ..errors import OptionError
 from ..files.json import plain
 from ..specs import checks
-from ..training.checkpoints import Checkpointing
+from ..training.checkpoints import Checkpointing, for_workers
 from .loading import REGISTRY
 
 # Options about what a fit tells, to whom, and where it runs: workers have none of their own.
@@ -55,8 +55,9 @@ def _option_to_json(name: str, value: Any) -> Any:
         return value if value is None else checks.fixed_seed(value)
     if isinstance(value, specs.Spec):
         return value.to_json()
-    if isinstance(value, Checkpointing):
-        return {"checkpointing": plain(dataclasses.asdict(value))}
+    kept = for_workers(value) if name == "checkpoint_dir" else None
+    if kept is not None:
+        return {"checkpointing": plain(dataclasses.asdict(kept))}
     try:
         if isinstance(value, dict):
             return {"by_column": [[plain(column), plain(choice)] for column, choice in value.items()]}

@@ -346,15 +346,17 @@ def _teller(jobs: JobFolder, names: list[str], calls: CallbackList) -> Callable[
 
 def _result(jobs: JobFolder, name: str, estimator: Any, data: tuple) -> Any:
     """The estimator in the result of a job, if it is one of this job."""
-    path, expected = jobs.result(name), type(estimator).__name__
-    found = load(path)
-    given = np.shape(data[0])
-    is_of_data = _is_series(found) or len(given) != 2 or found.n_features_in_ == given[1]
-    if type(found).__name__ != expected or not is_of_data:
+    path, given = jobs.result(name), np.shape(data[0])
+    try:
+        found = load(path)
+        if type(found) is not type(estimator):
+            raise ModelFileError(f"it holds a {type(found).__name__}; expected a {type(estimator).__name__}")
+        if not _is_series(found) and len(given) == 2 and found.n_features_in_ != given[1]:
+            raise ModelFileError(f"its model has {found.n_features_in_} inputs; expected {given[1]}")
+    except ModelFileError as error:
         raise ModelFileError(
-            f"{str(path)!r} holds a {type(found).__name__} of other data; expected a {expected} of job {name}: remove "
-            "the file, and the same call fits this job again."
-        )
+            f"{str(path)!r} is no result of this job ({error}); remove the file, and the same call fits the job again."
+        ) from error
     return found
 
 

@@ -24,6 +24,10 @@ LARGEST = 1e15
 LARGEST_LOG = 300.0
 # The same for scales of data: sums of a few of them must not overflow.
 LARGEST_SCALE = 1e300
+# Steps of all paths of a prediction, which a fit does not exceed either.
+MOST_PATH_STEPS = 20_000_000
+# Steps that the rows of a series take.
+MOST_TICKS = 1_000_000
 REMEDY = "the file was changed after it was written, or by another program; save the model again."
 
 
@@ -99,6 +103,13 @@ def check_limits(limits: np.ndarray | None, n_columns: int) -> None:
     if limits is not None:
         is_range = limits.shape == (2, n_columns) and bool((limits[0] <= limits[1]).all())
         require(is_range and np.isfinite(limits).all(), f"the limits are no range of {n_columns} columns")
+
+
+def check_ticks(gaps: np.ndarray, step: float, max_gap: float, key: Any) -> None:
+    """Refuse rows whose gaps take more steps than forecasts may; gaps above `max_gap` steps cut the rows."""
+    n_steps = np.asarray(gaps) / step
+    total = np.where(n_steps > max_gap, 1.0, n_steps).sum()
+    require(total <= MOST_TICKS, f"the last rows of {key!r} take {total:.3g} steps of length {step}")
 
 
 def check_size(what: str, size: int, arrays: Mapping[str, np.ndarray]) -> None:

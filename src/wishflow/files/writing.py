@@ -53,7 +53,7 @@ def remove_left_over(target: Path) -> None:
 
 
 def remove_all_left_over(folder: Path) -> None:
-    """The same for all files of a folder that nothing else writes to."""
+    """The same for all files of a folder."""
     _remove(folder, r"\..+\.")
 
 
@@ -72,7 +72,7 @@ _FLAGS = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)
 
 def _prefix(target: Path) -> str:
     # Names of files have at most 255 bytes.
-    return f".{target.name.encode()[:100].decode(errors='ignore')}."
+    return f".{os.fsencode(target.name)[:100].decode(errors='ignore')}."
 
 
 def _machine() -> str:

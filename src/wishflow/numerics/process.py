@@ -173,7 +173,8 @@ def outcome(call: bytes, environment: Mapping[str, str]) -> tuple[Any, Exception
     result : object
         What the function returned.
     error : Exception or None
-        What it raised.
+        What it raised. After SIGTERM during a fit with checkpoints the process ends here: pools take `SystemExit` for
+        a result, and would keep it.
     """
     for variable, value in environment.items():
         os.environ.setdefault(variable, value)
@@ -182,3 +183,7 @@ def outcome(call: bytes, environment: Mapping[str, str]) -> tuple[Any, Exception
         return function(*arguments), None
     except Exception as error:
         return None, error
+    except SystemExit as error:
+        if threading.current_thread() is threading.main_thread() and isinstance(error.code, int):
+            os._exit(error.code)
+        raise

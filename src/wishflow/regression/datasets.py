@@ -113,7 +113,7 @@ def _write_parts(path: Path, parts: Iterator[Any]) -> None:
             writer.write_table(part)
         if writer is not None:
             writer.close()
-            with open(partial, "rb") as file:
+            with open(partial, "r+b") as file:
                 os.fsync(file.fileno())
             os.replace(partial, path)
             sync_folder(path.parent)

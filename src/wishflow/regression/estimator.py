@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import likelihoods
 from ..callbacks import make_callbacks
-from ..errors import unknown_option
+from ..errors import OptionError, unknown_option
+from ..files.trust import MOST_PATH_STEPS
 from ..files.writing import write_bytes_atomic
 from ..likelihoods import LikelihoodSpec, Poisson, StudentT
 from ..numerics.devices import computing
@@ -171,7 +172,14 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         return with_directions(np.clip(scaled, -FARTHEST, FARTHEST), self.directions_)
 
     def _n_predict(self) -> int:
-        return checks.positive_int("n_predict_samples", getattr(self, "n_predict_samples", 1))
+        n_paths = checks.positive_int("n_predict_samples", getattr(self, "n_predict_samples", 1))
+        n_steps = getattr(self.spec_, "n_steps", 1)
+        if n_paths * n_steps > MOST_PATH_STEPS:
+            raise OptionError(
+                f"n_predict_samples={n_paths} given with n_steps={n_steps}; expected a product of at most "
+                f"{MOST_PATH_STEPS}: pass fewer paths, or fewer steps."
+            )
+        return n_paths
 
     def _law(self) -> Law:
         """The predictive law of scaled targets."""

@@ -24,6 +24,7 @@ from ..numerics.padding import size_class
 from ..training.backends import Workers
 from ..training.checkpoints import checkpoints_among, in_worker, watched
 from ..training.journal import Trained
+from ..training.loop import warn_of
 from .calibration import MOST_PATHS, MOST_ROWS, Calibration, HonestRows, Recalibrated, recalibrated
 from .law import Law
 from .prediction import predictive_components, predictive_log_prob, predictive_moments
@@ -105,6 +106,8 @@ def train_members(
     )
     for k, places in enumerate(rounds):
         found = train(members[k], callbacks) if workers.are_here else list(itertools.islice(elsewhere, len(members[k])))
+        if not workers.are_here:
+            warn_of([one.status for one in found])
         for j, i in enumerate(places):
             trained[i][makers[i][k][0]] = found[j * n_members : (j + 1) * n_members]
         # The first candidate is the one that is watched; all have checkpoints.

@@ -21,6 +21,7 @@ from ..files.model_file import NOT_STORED, write_model
 from ..files.trust import (
     LARGEST,
     LARGEST_SCALE,
+    MOST_PATH_STEPS,
     check_counts,
     check_finite,
     check_seed,
@@ -214,8 +215,6 @@ FINITE = ("x_scaler_.", "y_scaler_.", "directions_")
 PARAMETERS = ("model.", "member.", "calibration.")
 MOST_PATHS = 1_000_000
 MOST_STEPS = 1_000_000
-# Steps of a path where there are as many paths as possible.
-USUAL_STEPS = 20
 
 
 def check_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
@@ -246,8 +245,7 @@ def check_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     require(isinstance(n_steps, int) and 0 < n_steps <= MOST_STEPS, f"n_steps is {n_steps!r}")
     n_paths = header["parameters"].get("n_predict_samples", 1)
     require(isinstance(n_paths, int) and 0 < n_paths <= MOST_PATHS, f"n_predict_samples is {n_paths!r}")
-    is_usable = n_steps * n_paths <= MOST_PATHS * USUAL_STEPS
-    require(is_usable, f"predictions would take {n_paths} paths of {n_steps} steps")
+    require(n_steps * n_paths <= MOST_PATH_STEPS, f"predictions would take {n_paths} paths of {n_steps} steps")
 
 
 def _check_classes(estimator: Any) -> None:

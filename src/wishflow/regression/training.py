@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,8 +23,8 @@ from ..numerics.devices import random_key
 from ..numerics.meshes import on_all
 from ..numerics.padding import size_class
 from ..numerics.process import PROGRAMS
-from ..training.journal import Journal, Trained
-from ..training.loop import DIVERGED, STOPPED, StochasticPhase
+from ..training.journal import Clock, Journal, Trained
+from ..training.loop import DIVERGED, STOPPED, StochasticPhase, went_wrong
 from ..training.phases import AbstractPhase, Items, Outcome, Schedule, Stretch, run_phases, unchanged
 from ..training.specs import TrainingSpec
 from ..training.stacks import stacked, unstacked
@@ -268,7 +267,7 @@ def _fitted_gps(group: Group, journal: Journal) -> list[Trained]:
 
     def alone(problem: Problem, Z: np.ndarray, index: int, training: TrainingSpec) -> Trained:
         one = Group.of([dataclasses.replace(problem, training=training)], n_rows, (Z,))
-        own = Journal(journal.calls, (index,), journal.n_models, journal.started)
+        own = Journal(journal.calls, (index,), journal.n_models, journal.clock)
         return _fitted(one, [_output_phase(one, LONG_START)], start_of(one), own).trained[0]
 
     return [
@@ -424,7 +423,7 @@ def _train_validated(
     Both are trained without the held-back rows. The one that predicts them better then sees all rows: the flow goes on
     from its state, the sparse GP is fitted anew. A flow that a callback stopped is kept without further steps.
     """
-    started = time.perf_counter()
+    clock = Clock()
     masks = [_held_back(p) for p in problems]
     kept = [p.rows(~m) for p, m in zip(problems, masks, strict=True)]
     held = [p.rows(m) for p, m in zip(problems, masks, strict=True)]
@@ -438,10 +437,10 @@ def _train_validated(
     seeds, n_paths = [p.seed for p in problems], problems[0].n_paths
 
     def fitted(group: Group, phases: list[AbstractPhase], models: PyTree, who: CallbackList) -> _Run:
-        return _fitted(group, phases, models, Journal(who, indices, n_models, started))
+        return _fitted(group, phases, models, Journal(who, indices, n_models, clock))
 
     def fitted_gps(group: Group) -> list[Trained]:
-        return _fitted_gps(group, Journal(CallbackList(), indices, n_models, started))
+        return _fitted_gps(group, Journal(CallbackList(), indices, n_models, clock))
 
     rows = HeldBack.of([(p.X, p.y) for p in held], seeds, n_paths, problems[0].mesh)
     flows = fitted(part, phases_of(part, rows), start_of(part), calls)
@@ -484,6 +483,7 @@ def _continued(first: Trained, last: Trained, why: str) -> Trained:
         status = f"{first.status}; {why}; steps with all rows {last.status} and were not taken"
         return dataclasses.replace(first, status=status)
     history = pd.concat([first.history, last.history], ignore_index=True)
+    why += f"; steps with all rows {last.status}" if went_wrong(last.status) else ""
     return dataclasses.replace(last, history=history, n_iter=len(history), status=f"{first.status}; {why}")
 
 

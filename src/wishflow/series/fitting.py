@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,8 +16,8 @@ from ..numerics.devices import computing, on_device
 from ..numerics.process import PROGRAMS
 from ..training.backends import Workers
 from ..training.checkpoints import checkpoints_among, in_worker
-from ..training.journal import Trained
-from ..training.loop import STOPPED
+from ..training.journal import Clock, Trained
+from ..training.loop import STOPPED, warn_of
 from ..training.specs import TrainingSpec
 from .data.units import Tail, Units
 from .defaults import Settings, validates
@@ -151,11 +150,12 @@ def _prepared(task: FitTask, calibrates: bool) -> _Prepared:
 def _trained(prepared: _Prepared, calls: CallbackList, workers: Workers) -> Validated:
     if prepared.validated is not None:
         return train_validated(prepared.validated, calls, workers)
-    n, started = len(prepared.plain), time.perf_counter()
+    n, clock = len(prepared.plain), Clock()
     if workers.are_here:
-        found = [train_member(problem, calls, k, n, started) for k, problem in enumerate(prepared.plain)]
+        found = [train_member(problem, calls, k, n, clock) for k, problem in enumerate(prepared.plain)]
     else:
         found = workers.map(_trained_alone, [(problem, workers.checkpoint_dir) for problem in prepared.plain])
+        warn_of([one.status for one in found])
     return Validated(tuple(found), np.full(n, 1.0 / n), None, None)
 
 

@@ -55,6 +55,7 @@ class Latent(Spec):
 Lags = int | tuple[int, ...]
 
 
+LEAST_STEP = 1e-4
 # As many as the rows after which a window has forgotten how it started (`windows.BURN_IN`), and the next one.
 JOINT_ROWS = 6
 
@@ -146,6 +147,11 @@ class DynamicsSpec(Spec):
             )
         if self.latent is not None and memory_of(self.lags) > 1:
             raise OptionError(f"lags={self.lags} with a latent state; it carries the memory itself: use lags=1.")
+        if isinstance(self.step, int | float) and not self.step >= LEAST_STEP:
+            raise OptionError(
+                f"step={self.step!r} given; expected at least {LEAST_STEP}: a gap takes 1/step Euler steps in training "
+                "and in forecasts."
+            )
         if self.step != 1.0 and memory_of(self.lags) > 1:
             raise OptionError(
                 f"step={self.step!r} with lags={self.lags}; lags above 1 count rows, and need a step from each row to "

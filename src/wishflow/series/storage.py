@@ -25,6 +25,7 @@ from ..files.trust import (
     check_limits,
     check_seed,
     check_size,
+    check_ticks,
     check_weights,
     require,
     template_of,
@@ -52,9 +53,6 @@ ATTRIBUTES = ("seed_", "n_iter_", "status_")
 # Arrays that are numbers everywhere, and those that parts of models are made of.
 FINITE = ("y_scaler.", "x_scaler.", "effect.", "calibration.", "drift.")
 PARAMETERS = ("model.", "member.")
-# A step of a model, in gaps between rows, and steps that the last rows of a series take: forecasts begin with them.
-LEAST_STEP = 1e-4
-MOST_TICKS = 1_000_000
 
 
 def save_forecaster(forecaster: Any, path: str | Path) -> None:
@@ -330,7 +328,7 @@ def _check_steps(spec: DynamicsSpec) -> None:
     lags = chosen_lags(spec.lags)
     is_list = lags[:1] == (1,) and all(a < b for a, b in itertools.pairwise(lags))
     require(is_list, f"the lags are {str(spec.lags)[:100]}")
-    require(spec.step >= LEAST_STEP and spec.max_gap > 0, f"step is {spec.step}, and max_gap {spec.max_gap}")
+    require(spec.step > 0 and spec.max_gap > 0, f"step is {spec.step}, and max_gap {spec.max_gap}")
 
 
 def _check_starts(forecaster: Any) -> None:
@@ -340,9 +338,7 @@ def _check_starts(forecaster: Any) -> None:
     for key, tail in forecaster.tails_.items():
         n_columns = n_known + harmonics(tail.index[:1], units.periods).shape[1]
         require(tail.covariates.shape[1] == n_columns, f"rows of {key!r} do not have {n_columns} covariates")
-        gaps = np.diff(units.axis.numbers(tail.index))
-        n_ticks = np.minimum(gaps / units.step, units.max_gap).sum()
-        require(n_ticks <= MOST_TICKS, f"the last rows of {key!r} take {n_ticks:.3g} steps of length {units.step}")
+        check_ticks(units.axis.gaps(tail.index), units.step, units.max_gap, key)
         require(forecaster.units_.of_series(key).ticks(tail), f"the last rows of {key!r} hold no value")
 
 
@@ -382,6 +378,8 @@ def rebuilt(cls: type, header: dict[str, Any], arrays: dict[str, np.ndarray]) ->
     # Files of older versions have none.
     kept = header.get("reservoir")
     forecaster.reservoir_ = None if kept is None else _rows_of(kept, "reservoir", arrays, forecaster.units_.axis)
+    for key, rows in (forecaster.reservoir_ or {}).items():
+        check_ticks(forecaster.units_.axis.gaps(rows.index), forecaster.spec_.step, forecaster.spec_.max_gap, key)
     forecaster.monitor_ = _monitor(header.get("drift"), part_of(arrays, "drift."))
     forecaster.limits_ = arrays.get("limits")
     forecaster.model_ = _model(forecaster, forecaster.spec_, header["n_inducing"], part_of(arrays, "model."))

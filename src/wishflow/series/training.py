@@ -10,7 +10,7 @@ import numpy as np
 
 from ..callbacks import CallbackList
 from ..numerics.devices import random_key
-from ..training.journal import Journal, Trained
+from ..training.journal import Clock, Journal, Trained
 from ..training.loop import StochasticPhase
 from ..training.phases import Items, Schedule, Stretch, unchanged
 from ..training.specs import TrainingSpec
@@ -63,10 +63,10 @@ def train_series(problem: SeriesProblem, callbacks: Any = None) -> Trained:
 
 
 def train_member(
-    problem: SeriesProblem, calls: CallbackList, k: int = 0, n_members: int = 1, started: float | None = None
+    problem: SeriesProblem, calls: CallbackList, k: int = 0, n_members: int = 1, clock: Clock | None = None
 ) -> Trained:
-    """Train model k of several that share callbacks; their seconds count from `started` on."""
-    journal = Journal(calls, (k,), n_members, started)
+    """Train model k of several that share callbacks; and a clock."""
+    journal = Journal(calls, (k,), n_members, clock)
     outcome = run_phase(phase_of(problem), start_of(problem), journal)
     return journal.trained(outcome.models, outcome.status, [problem.spec])[0]
 

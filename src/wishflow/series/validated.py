@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -28,8 +27,8 @@ from ..numerics.parameters import Positive
 from ..numerics.scaling import Scaler
 from ..training.backends import Workers
 from ..training.checkpoints import in_worker
-from ..training.journal import Journal, Trained
-from ..training.loop import DIVERGED, STOPPED
+from ..training.journal import Clock, Journal, Trained
+from ..training.loop import DIVERGED, STOPPED, warn_of, went_wrong
 from ..training.phases import Items, Stretch
 from ..training.specs import TrainingSpec
 from ..training.together import run_phase
@@ -182,10 +181,11 @@ def train_validated(problems: Sequence[ValidatedProblem], calls: CallbackList, w
     """
     first, shared = problems[0], _Shared.of(problems[0])
     if workers.are_here:
-        journal = functools.partial(Journal, calls, n_models=len(problems), started=time.perf_counter())
+        journal = functools.partial(Journal, calls, n_models=len(problems), clock=Clock())
         found = [_trained_member(p, shared, functools.partial(journal, (k,))) for k, p in enumerate(problems)]
     else:
         found = workers.map(_trained_alone, [(p, shared, workers.checkpoint_dir) for p in problems])
+        warn_of([one.trained.status for one in found])
     states = [_state_with(one.state, p, shared.before) for one, p in zip(found, problems, strict=True)]
     held = _held_densities(states, shared, first.seed) if len(found) > 1 else np.zeros((1, 0))
     weights = mixture_weights(held, PRIOR_ROWS)
@@ -214,7 +214,7 @@ def _trained_alone(problem: ValidatedProblem, shared: _Shared, checkpoint_dir: A
     """In a worker."""
 
     def fit(callbacks: list) -> _Outcome:
-        return _trained_member(problem, shared, functools.partial(Journal, CallbackList(callbacks)))
+        return _trained_member(problem, shared, functools.partial(Journal, CallbackList(callbacks), clock=Clock()))
 
     return in_worker(checkpoint_dir, problem, fit)
 
@@ -426,6 +426,7 @@ class _Training:
         status = f"{first.status}; {why}"
         if last is not None and not last.status.startswith(DIVERGED):
             model = last.model
+            status += f"; steps with all rows {last.status}" if went_wrong(last.status) else ""
             first = dataclasses.replace(first, history=pd.concat([first.history, last.history], ignore_index=True))
         elif last is not None:
             status += f"; steps with all rows {last.status} and were not taken"

@@ -36,7 +36,7 @@ from ..files.arrays import flatten_arrays, part_of, unflatten_arrays
 from ..files.model_file import read_model, write_model
 from ..files.writing import remove_all_left_over, sync_folder
 from ..specs import Spec, checks
-from .journal import ALWAYS, Journal
+from .journal import ALWAYS, Journal, joined
 
 # A state is written after so many seconds of training, at the end of a chunk, and the last few of a phase are kept.
 EVERY_SECONDS = 30.0
@@ -232,14 +232,16 @@ class Checkpoints(Callback):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        # That of Ctrl-C is restored last: once it is, Ctrl-C may end this block at any place.
-        numbers = [number for number in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(number) is not None]
-        before = {number: signal.signal(number, self._received) for number in numbers}
+        # That of Ctrl-C is set first and restored last: without it, Ctrl-C may end this block at any place.
+        both = (signal.SIGINT, signal.SIGTERM)
+        before: dict[signal.Signals, Any] = {}
         try:
+            for number in (one for one in both if signal.getsignal(one) is not None):
+                before[number] = signal.signal(number, self._received)
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            for which, handler in reversed(before.items()):
+                signal.signal(which, handler)
             self._end_if_terminated()
 
     def _end_if_terminated(self) -> None:
@@ -357,7 +359,7 @@ def _feed(update: Callable[[bytes], None], value: Any) -> None:
 def _joined(chunks: list[dict[str, Any]], phase: str) -> dict[str, np.ndarray]:
     """The records of a phase as one chunk."""
     own = [chunk for chunk in chunks if chunk["phase"] == phase]
-    return {name: np.concatenate([chunk[name] for chunk in own]) for name in own[0] if name != "phase"} if own else {}
+    return joined(own) if own else {}
 
 
 def _records(columns: Any, arrays: dict[str, np.ndarray], phase: str, n_models: int) -> list[dict[str, Any]]:
@@ -366,9 +368,11 @@ def _records(columns: Any, arrays: dict[str, np.ndarray], phase: str, n_models: 
     for i in range(n_models):
         own = part_of(arrays, f"{i}.")
         is_list = isinstance(columns, list) and all(isinstance(name, str) for name in columns)
-        is_table = is_list and sorted(own) == sorted(columns) and len({a.shape[:1] for a in own.values()}) <= 1
-        has_times = all(name in own and own[name].ndim == 1 for name in ("step", *ALWAYS))
-        if not is_table or (own and not (has_times and own["step"].dtype.kind == "i")):
+        is_named = is_list and sorted(own) == sorted(columns) and "phase" not in own
+        is_table = all(a.ndim == 1 for a in own.values()) and len({a.shape for a in own.values()}) <= 1
+        kinds = {name: own[name].dtype.kind if name in own else "" for name in ("step", *ALWAYS)}
+        has_times = not own or kinds == {"step": "i", **dict.fromkeys(ALWAYS, "f")}
+        if not (is_named and is_table and has_times):
             raise ModelFileError("its records are inconsistent")
         found.append({"phase": phase, **{name: own[name] for name in columns}})
     return found

@@ -33,14 +33,28 @@ class Trained:
     calibration: Any = None
 
 
+@dataclasses.dataclass
+class Clock:
+    """The seconds of a fit, which all its journals share; those of an earlier run count."""
+
+    started: float = dataclasses.field(default_factory=time.perf_counter)
+
+    def seconds(self) -> float:
+        return time.perf_counter() - self.started
+
+    def resume(self, seconds: float) -> None:
+        """Go on from the seconds of an earlier run, if these are more."""
+        self.started = min(self.started, time.perf_counter() - seconds)
+
+
 class Journal:
     """Records of K models that are trained together; `indices` are their places among all `n_models` of a call."""
 
     def __init__(
-        self, calls: CallbackList, indices: Sequence[int] = (0,), n_models: int = 1, started: float | None = None
+        self, calls: CallbackList, indices: Sequence[int] = (0,), n_models: int = 1, clock: Clock | None = None
     ) -> None:
         self.calls, self.indices, self.n_models = calls, tuple(indices), n_models
-        self.started = time.perf_counter() if started is None else started
+        self.clock = Clock() if clock is None else clock
         self.records: list[list[dict[str, Any]]] = [[] for _ in self.indices]
 
     def begin(self, phase: str, n_steps: int) -> None:
@@ -54,7 +68,7 @@ class Journal:
                 shown = {name: values for name, values in chunk.items() if name not in ("step", "seconds")}
                 shown["noise"] = np.sqrt(shown["noise"])
                 self.calls.on_resume(ChunkEvent(phase, step, n_steps, shown, seconds, index, self.n_models))
-                self.started = min(self.started, time.perf_counter() - seconds)
+                self.clock.resume(seconds)
 
     def add(
         self,
@@ -74,7 +88,7 @@ class Journal:
         if is_bound:
             records = {**records, "bound": records["objective"]}
         stop = np.zeros(len(self.indices), bool)
-        seconds = time.perf_counter() - self.started
+        seconds = self.clock.seconds()
         for i, index in enumerate(self.indices):
             if is_open is not None and not is_open[i]:
                 continue
@@ -102,6 +116,12 @@ class Journal:
         return found
 
 
+def joined(chunks: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
+    """The records of several chunks as one: those that all of them have."""
+    names = [name for name in chunks[0] if name != "phase" and all(name in chunk for chunk in chunks)]
+    return {name: np.concatenate([chunk[name] for chunk in chunks]) for name in names}
+
+
 def _chunks(record: dict[str, Any]) -> list[dict[str, np.ndarray]]:
     """The chunks that joined records were made of: each was told at a time of its own."""
     columns = {name: values for name, values in record.items() if name != "phase"}
@@ -118,8 +138,7 @@ def _history(records: list[dict[str, Any]]) -> pd.DataFrame:
     records = records or [{"phase": "", "step": np.zeros(0, int), **dict.fromkeys(ALWAYS, np.zeros(0))}]
     for phase, chunks in itertools.groupby(records, key=lambda record: record["phase"]):
         parts = list(chunks)
-        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "phase"}
-        frames.append(pd.DataFrame({"phase": phase, **columns}))
+        frames.append(pd.DataFrame({"phase": phase, **joined(parts)}))
     return pd.concat(frames, ignore_index=True)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -48,8 +49,18 @@ STATUSES = (REACHED, CONVERGED, STOPPED, STALE, GAVE_UP)
 
 
 def went_wrong(status: str) -> bool:
-    """Whether training diverged or gave up, of which there was a warning where it happened."""
-    return status.startswith(DIVERGED) or status.startswith(GAVE_UP.partition(";")[0])
+    """Whether training diverged or gave up."""
+    return f"{DIVERGED}:" in status or GAVE_UP.partition(";")[0] in status
+
+
+def warn_of(statuses: Sequence[str]) -> None:
+    """Warn of fits in workers that went wrong: their own warnings stay there."""
+    for status in filter(went_wrong, statuses):
+        warnings.warn(
+            f"training of a member on a backend {status}; lower learning_rate or check the scale of the data.",
+            TrainingWarning,
+            stacklevel=4,
+        )
 
 
 class PhaseState(eqx.Module):
@@ -148,18 +159,19 @@ class KeptPhase:
             return state
         found = self.checkpoints.restored(self.number, self.phase.name, state, self.journal, self._is_sound)
         found = state if found is None else found
-        self._check_agreement(int(found.done))
+        self._check_agreement(found)
         return found
 
-    def _check_agreement(self, n_done: int) -> None:
-        """Of several processes with one fit none would come to the steps that the others wait at."""
+    def _check_agreement(self, state: PhaseState) -> None:
+        """Several processes with one fit must take the same steps, or some would wait for others for ever."""
         if self.phase.steps.mesh is None:
             return
-        of_all = gathered([np.array(n_done)])[0]
-        if of_all.min() != of_all.max():
+        of_all = gathered([np.concatenate([[float(state.done)], state.position, state.status])])[0]
+        if not (of_all == of_all[:1]).all():
             raise CheckpointError(
-                f"processes found checkpoints of phase {self.phase.name!r} after {sorted(set(of_all.tolist()))} steps; "
-                "expected the same one for all: use a folder that all of them share, and start the fit again."
+                f"processes found checkpoints of phase {self.phase.name!r} after {sorted(set(of_all[:, 0]))} steps; "
+                "expected the same one for all: use a folder that all of them share and can read, and start the fit "
+                "again."
             )
 
     def _is_sound(self, state: PhaseState) -> bool:

@@ -158,7 +158,7 @@ def _train(fits: dict[int, Fit], places: list[int], n_models: int, calls: Callba
     """
     requests = [request for i in places if (request := fits[i].request) is not None]
     phases, models, journals = zip(*requests, strict=True)
-    journal = Journal(calls, places, n_models, journals[0].started)
+    journal = Journal(calls, places, n_models, journals[0].clock)
     outcome = run_phases([joined_phase(phases)], stacked(list(models)), journal)
     for own, records in zip(journals, journal.records, strict=True):
         own.records[0] += records

@@ -58,9 +58,9 @@ PROMISES: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
         ("calibration of draws",),
     ),
     (
-        "Model files written by version 0.1.0, and by this version before its release, one for every kind of "
-        "estimator, load and give the same predictions as they did then. Draws of latent models of version 0.1.0 "
-        "differ: random numbers are drawn in another order.",
+        "Model files of version 0.1.0 and of the development version, which has one for every class of estimators, "
+        "load and give the same predictions as they did when they were written. Draws of latent models of version "
+        "0.1.0 differ: random numbers are drawn in another order.",
         ("tests/reference",),
         (),
     ),
@@ -84,7 +84,8 @@ PROMISES: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
     (
         "Checkpoints and model files are either complete or absent. After a full disk, a folder without permissions "
         "or `kill -9`, the previous file is still there. Temporary files of killed processes are removed by the next "
-        "write of the same file, and by the next run of the same fit.",
+        "write of the same file, and by the next run of the same fit (after a day, if the process ran on another "
+        "machine or in another container).",
         (FILES, CHECKPOINTS, STRESS),
         ("kills", "disks"),
     ),
