@@ -126,11 +126,17 @@ def assert_equal(one, other):
 
 
 QUICK = ("flow", "series", "counts")
+# Members that were validated too are among the others.
+LONGEST = ("members", "members of series")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in FITS if n != "long series"]
-)
+def marks_of(name):
+    """How long a fit that is killed and resumed takes."""
+    slow, long = pytest.mark.slow, pytest.mark.long
+    return [] if name in QUICK else [slow, long] if name in LONGEST else [slow]
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=marks_of(n)) for n in FITS if n != "long series"])
 def test_a_killed_fit_ends_as_one_that_was_not(name, tmp_path):
     watch = KillAfter(10**6)
     whole = FITS[name](callbacks=[watch])
@@ -385,7 +391,7 @@ def test_an_interrupt_of_lbfgs_promises_no_checkpoint(tmp_path):
     ("name", "data"),
     [
         ("flow", (X + 1.0, Y)),
-        pytest.param("members", (X + 1.0, Y), marks=pytest.mark.slow),
+        pytest.param("members", (X + 1.0, Y), marks=[pytest.mark.slow, pytest.mark.long]),
         pytest.param("series", (SERIES + 1.0,), marks=pytest.mark.slow),
     ],
 )
