@@ -126,7 +126,7 @@ def assert_equal(one, other):
 
 
 QUICK = ("flow", "series", "counts")
-# Members that were validated too are among the others.
+# Validated members are among the others.
 LONGEST = ("members", "members of series")
 
 
