@@ -10,22 +10,25 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.special
 import scipy.stats
 from jaxtyping import Array, Float, Int, Scalar
 
-from ..numerics.devices import AnyArray
-from .leave_one_out import leave_one_out
+from ..numerics.devices import AnyArray, compiled
+from .batches import padded_batch
 from .sparse_gp import SparseGPModel
 
 # Fewer rows (groups, where rows have them) say too little of a scale, or of a scale that depends on the inputs.
 LEAST_ROWS = 30
 LEAST_ROWS_BY_INPUT = 60
+# Parts of the rows: a width that depends on the inputs is judged by the errors of each part, and found without them.
+N_PARTS = 4
 # With fewer groups than this share of the rows, a scale does not depend on the inputs.
 LEAST_SHARE = 0.5
 # More rows, or paths of their predictions, would say no more.
@@ -33,8 +36,10 @@ MOST_ROWS = 5000
 MOST_PATHS = 100
 # Level of the likelihood-ratio test that scales and tails must pass.
 LEVEL = 0.95
-# A scale by inputs must be ahead by this many standard errors of the mean gain.
-LEAST_LEAD = 2.0
+# A scale by inputs must be ahead by this many standard errors of the mean gain, on errors that it was not found by.
+LEAST_LEAD = 1.0
+# Parts of the log of a scale by inputs that are tried: where errors are few the half of it is often better.
+SHARES = (0.5, 1.0)
 # Scales have a ratio of which the widths of tails, 1, 2.01 and 3, are powers: widening a law goes along the grid.
 STEP = 3.0 ** (1.0 / 11.0)
 SCALES = STEP ** np.arange(-35.0, 12.0)
@@ -43,8 +48,12 @@ WIDTHS = tuple(STEP**steps for steps in WIDTH_STEPS)
 TAILS = ((0.0, 1.0), *((share, width) for share in (0.02, 0.05, 0.1, 0.2, 0.3) for width in WIDTHS[1:]))
 # Squared errors in units of their variance, before their logarithm.
 SMALLEST_SQUARE = 1e-6
-# |h| at most: scales from 1/8 to 8.
-LARGEST_LOG = 2.0 * float(np.log(8.0))
+# |h| at most, for scales from 1/4 to 4: with a law that is far too narrow at one row, its error costs a whole table.
+LARGEST_LOG = 2.0 * float(np.log(4.0))
+# Factors that laws of several candidates are tried with together, and the rows after which errors say as much of the
+# factor as one does. Each law is as wide as its own errors; their mixture is wider than its errors.
+POOLED = np.exp(np.linspace(-0.5, 0.2, 15))
+POOLED_ROWS = 30.0
 
 FitGP = Callable[[Float[np.ndarray, "N D"], Float[np.ndarray, "N P"]], SparseGPModel]
 
@@ -57,6 +66,11 @@ class Calibration(eqx.Module):
     tail_width: Float[AnyArray, ""]
     log_scale: SparseGPModel | None = None
     unit: Float[AnyArray, " P"] | None = None
+
+    @classmethod
+    def neutral(cls, n_outputs: int) -> Calibration:
+        """The one that changes nothing."""
+        return cls(np.ones(n_outputs), np.zeros(()), np.ones(()))
 
     def scales(self, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
         """s(x) of each output at states, whose first columns are the scaled inputs."""
@@ -83,6 +97,10 @@ class Calibration(eqx.Module):
         scales = self.scales(X)
         return tuple((jnp.log(share), scales * width) for share, width in self.parts())
 
+    def widened(self, factor: float) -> Calibration:
+        """All scales times a factor."""
+        return eqx.tree_at(lambda calibration: calibration.scale, self, np.asarray(self.scale) * factor)
+
     def describe(self) -> str:
         """What it does, in words."""
         by_input = " and depend on the inputs" if self.log_scale is not None else ""
@@ -97,10 +115,9 @@ class Calibration(eqx.Module):
 class HonestRows:
     """Rows with predictions by models that have not seen them: T normal components for each, with weights.
 
-    `between` is the variance of the members of a mixture about their mean at new rows, for each output. Each row is
-    predicted by one member; the mixture of all is wider by `between`, and the error of its mean is smaller by it. Rows
-    with equal numbers in `groups` are not independent (None: each row is a group of its own): tests count groups, not
-    rows.
+    Each row is predicted by one member of a mixture. The mixture of all is wider, and its mean has smaller errors:
+    `shrink` is the factor of the errors of each output that stands for both. Rows with equal numbers in `groups` are
+    not independent (None: each row is a group of its own): tests count groups, not rows.
     """
 
     X: Float[np.ndarray, "N D"]
@@ -108,7 +125,7 @@ class HonestRows:
     means: Float[np.ndarray, "T N P"]
     variances: Float[np.ndarray, "T N P"]
     weights: Float[np.ndarray, " T"]
-    between: Float[np.ndarray, " P"] | float = 0.0
+    shrink: Float[np.ndarray, " P"] | float = 1.0
     groups: Int[np.ndarray, " N"] | None = None
 
     def subset(self, keep: np.ndarray) -> HonestRows:
@@ -148,15 +165,14 @@ class HonestRows:
     def _half_precisions(self) -> Float[np.ndarray, "T N P"]:
         return 0.5 / self.variances
 
-    def errors(self) -> tuple[Float[np.ndarray, "N P"], Float[np.ndarray, "N P"]]:
-        """y − μ as the mixture of all members would have it, in units in which that mixture is as wide as the
-        components are; and the standard deviation of the components.
-        """
-        centre = self.centre
-        variance = np.einsum("t,tnp->np", self.weights, self.variances + (self.means - centre) ** 2)
-        error = self.y - centre
-        smaller = np.clip(1.0 - self.between / np.maximum(np.mean(error**2, 0), 1e-300), 0.5, 1.0)
-        return error * np.sqrt(smaller * variance / (variance + self.between)), np.sqrt(variance)
+    @functools.cached_property
+    def variance(self) -> Float[np.ndarray, "N P"]:
+        """The variance of y by the models."""
+        return np.einsum("t,tnp->np", self.weights, self.variances + (self.means - self.centre) ** 2)
+
+    def errors(self) -> Float[np.ndarray, "N P"]:
+        """y − μ as the mixture of all members would have it, where that mixture is as wide as the components are."""
+        return (self.y - self.centre) * self.shrink
 
     def log_densities(
         self, errors: Float[np.ndarray, "N P"], scale: Float[np.ndarray, "#N P"] | float
@@ -183,9 +199,14 @@ class Recalibrated:
     scales: Float[np.ndarray, "N P"]
     tail: tuple[float, float] = TAILS[0]
 
+    def widened(self, factor: float) -> Recalibrated:
+        """The law with all scales times a factor."""
+        calibration = Calibration.neutral(self.rows.y.shape[1]) if self.calibration is None else self.calibration
+        return dataclasses.replace(self, calibration=calibration.widened(factor), scales=factor * self.scales)
+
     def log_densities(self) -> Float[np.ndarray, " N"]:
         """Log density of each row by the recalibrated law."""
-        return self.log_densities_of(self.rows.errors()[0])
+        return self.log_densities_of(self.rows.errors())
 
     def log_densities_of(self, errors: Float[np.ndarray, "N P"]) -> Float[np.ndarray, " N"]:
         """The same of given errors."""
@@ -202,7 +223,7 @@ def recalibrated(rows: HonestRows, fit_gp: FitGP, seed: int) -> Recalibrated:
     none = Recalibrated(None, rows, np.ones_like(rows.y))
     if len(rows.first_of_groups()[0]) < LEAST_ROWS:
         return none
-    errors, sds = rows.errors()
+    errors, sds = rows.errors(), np.sqrt(rows.variance)
     before = none.log_densities_of(errors)
     if not np.isfinite(before).all():
         return none
@@ -211,15 +232,16 @@ def recalibrated(rows: HonestRows, fit_gp: FitGP, seed: int) -> Recalibrated:
     by_output = np.clip(by_output, SCALES[0], SCALES[-1])
     same = np.broadcast_to(by_output, errors.shape)
     scale, tail, found = _scale_and_tails(rows, errors, same)
-    by_input = _by_input(rows, errors, sds, fit_gp)
-    if by_input is not None:
-        model, unit, h = by_input
-        relative = by_output * np.exp(0.5 * h)
-        scale_h, tail_h, found_h = _scale_and_tails(rows, errors, relative)
+    by_input = _ErrorSizes.of(rows, errors, sds)
+    h = None if by_input is None else by_input.left_out(fit_gp, seed)
+    if by_input is not None and h is not None:
+        tried = [(share, *_scale_and_tails(rows, errors, by_output * np.exp(0.5 * share * h))) for share in SHARES]
+        share, scale_h, tail_h, found_h = max(tried, key=lambda one: float(one[-1].sum()))
         gain = rows.by_group(found_h - found)
         if gain.mean() > LEAST_LEAD * gain.std() / np.sqrt(len(gain)):
             scales = np.clip(scale_h * by_output, SCALES[0], SCALES[-1])
-            return Recalibrated(_calibration(scales, tail_h, model, unit), rows, scales * np.exp(0.5 * h), tail_h)
+            calibration = _calibration(scales, tail_h, fit_gp(by_input.X, by_input.targets), share * by_input.unit)
+            return Recalibrated(calibration, rows, scales * np.exp(0.5 * share * h), tail_h)
     # One scale for each output, and the tails.
     if not 2.0 * rows.by_group(found - before).sum() > scipy.stats.chi2.ppf(LEVEL, errors.shape[1] + 1):
         return none
@@ -281,24 +303,66 @@ def _with_tail(
     return narrow if share == 0.0 else np.logaddexp(np.log1p(-share) + narrow, np.log(share) + wide)
 
 
-def _by_input(
-    rows: HonestRows, errors: Float[np.ndarray, "N P"], sds: Float[np.ndarray, "N P"], fit_gp: FitGP
-) -> tuple[SparseGPModel, np.ndarray, Float[np.ndarray, "N P"]] | None:
-    """A GP of the log of squared errors: the model, the unit of its targets, and h at each row without that row.
+@dataclasses.dataclass(frozen=True)
+class _ErrorSizes:
+    """What a GP of the log of squared errors is fitted to: one row for each group, targets without a mean and of unit
+    variance, the unit of the targets, and the place of each row's group.
 
     Each group is one row of that GP, its first one, and has one h: errors of a group are alike, and a GP of all of them
     would take what they have in common for a scale that depends on the inputs. Where most rows are copies there is no
     such GP. A model that follows copies is too sure of what lies between two close rows. Each of the two is predicted
     from the other, so both errors are large, and the GP would find a large scale there that new rows do not have.
     """
-    first, numbers = rows.first_of_groups()
-    if len(first) < max(LEAST_ROWS_BY_INPUT, LEAST_SHARE * len(numbers)):
-        return None
-    logs, X = np.log((errors / sds) ** 2 + SMALLEST_SQUARE)[first], rows.X[first]
-    unit = logs.std(0)
-    if not (np.isfinite(unit).all() and (unit > 1e-6).all()):
-        return None
-    targets = (logs - logs.mean(0)) / unit
-    model = fit_gp(X, targets)
-    h, _, _ = leave_one_out(model, X, targets)
-    return model, unit, np.clip(h * unit, -LARGEST_LOG, LARGEST_LOG)[numbers]
+
+    X: Float[np.ndarray, "G D"]
+    targets: Float[np.ndarray, "G P"]
+    unit: Float[np.ndarray, " P"]
+    numbers: Int[np.ndarray, " N"]
+
+    @classmethod
+    def of(
+        cls, rows: HonestRows, errors: Float[np.ndarray, "N P"], sds: Float[np.ndarray, "N P"]
+    ) -> _ErrorSizes | None:
+        """None where groups are too few, or all errors alike."""
+        first, numbers = rows.first_of_groups()
+        if len(first) < max(LEAST_ROWS_BY_INPUT, LEAST_SHARE * len(numbers)):
+            return None
+        logs = np.log((errors / sds) ** 2 + SMALLEST_SQUARE)[first]
+        unit = logs.std(0)
+        if not (np.isfinite(unit).all() and (unit > 1e-6).all()):
+            return None
+        return cls(rows.X[first], (logs - logs.mean(0)) / unit, unit, numbers)
+
+    def left_out(self, fit_gp: FitGP, seed: int) -> Float[np.ndarray, "N P"]:
+        """h at each row by a GP that has not seen the part of the groups that it belongs to."""
+        part = np.random.default_rng(seed).permutation(len(self.X)) % N_PARTS
+        h = np.empty_like(self.targets)
+        for k in range(N_PARTS):
+            model = fit_gp(self.X[part != k], self.targets[part != k])
+            own = padded_batch(self.X[part == k], self.targets[part == k])
+            h[part == k] = np.asarray(_means(jax.tree.map(jnp.asarray, model), own.X))[: (part == k).sum()]
+        return np.clip(h * self.unit, -LARGEST_LOG, LARGEST_LOG)[self.numbers]
+
+
+@compiled
+def _means(model: SparseGPModel, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
+    return model.output.conditioned().means(X)
+
+
+# --- several candidates --------------------------------------------------------------------------
+
+
+def pooled_factor(laws: Sequence[Recalibrated], weights: Float[np.ndarray, " K"]) -> float:
+    """By how much the deviations of all laws from their means are multiplied where they are mixed: the factor of
+    highest density, drawn towards one where rows are few.
+
+    A mixture of laws that each have the right width for their errors is too wide, because its mean has smaller errors.
+    """
+
+    def density(factor: float) -> float:
+        logs = np.stack([law.widened(factor).log_densities() for law in laws])
+        return float(scipy.special.logsumexp(logs + np.log(weights)[:, None], axis=0).sum())
+
+    best = float(max(POOLED, key=density))
+    n_groups = len(laws[0].rows.first_of_groups()[0])
+    return best ** (n_groups / (n_groups + POOLED_ROWS))

@@ -25,20 +25,19 @@ from ..numerics.scaling import Scaler, random_directions, with_directions
 from ..specs import checks
 from ..training.backends import Workers
 from ..training.checkpoints import checkpoints_of, interruptible, told, watched
-from ..training.journal import Trained
 from ..training.loop import HELD_OUT, went_wrong
 from ..training.specs import TrainingSpec
 from . import plots, prediction
 from .data import checked_rows
 from .law import Law
-from .members import Members, train_members
+from .members import Mixture, train_mixtures
 from .summary import summary_of
-from .training import Problem, placed, train
+from .training import Problem, placed
 
 # Rows further than this from the training data, in standard deviations, are moved here: squares must not overflow.
 FARTHEST = 1e30
-# What a fit with several members has beside that of one.
-OF_MEMBERS = ("members_", "member_specs_", "weights_", "oof_log_prob_", "oof_predictions_")
+# What a mixture has beside one model.
+OF_MIXTURES = ("members_", "member_specs_", "weights_", "oof_log_prob_", "oof_predictions_")
 
 
 class ModelEstimator(BaseEstimator, abc.ABC):
@@ -92,10 +91,7 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         talks = mesh is None or is_first_process()
         callbacks = watched(make_callbacks(self, problem.n_rows) if talks else [], checkpoints)
         with computing(), interruptible(checkpoints):
-            if n_members == 1:
-                fitted._accept(train([problem], callbacks)[0])
-            else:
-                fitted._accept_members(train_members([problem], n_members, callbacks, workers)[0])
+            fitted._accept(train_mixtures([problem], n_members, callbacks, workers)[0])
         fitted.status_ = told(fitted.status_, checkpoints)
         self.__dict__ = fitted.__dict__
         return self
@@ -131,32 +127,32 @@ class ModelEstimator(BaseEstimator, abc.ABC):
             self.spec_, self.training_, X, y, n_inducing, self.seed_, schedule, n_inputs, n_paths, groups=groups
         )
 
-    def _accept(self, trained: Trained) -> None:
-        """Keep what training gave."""
-        for name in OF_MEMBERS:  # of an earlier fit
+    def _accept(self, found: Mixture) -> None:
+        """Keep what training gave; `model_` is the first flow, or the first sparse GP without flows."""
+        for name in OF_MIXTURES:  # of an earlier fit
             self.__dict__.pop(name, None)
-        self.model_, self.history_, self.n_iter_ = trained.model, trained.history, trained.n_iter
-        self.status_, self.spec_ = trained.status, trained.spec
-        self.calibration_ = trained.calibration
-        # A sparse GP that was kept instead of a flow is one of the inputs.
+        first, n_members = found.first, len(next(iter(found.trained.values())))
+        self.model_, self.history_, self.n_iter_, self.spec_ = first.model, first.history, first.n_iter, first.spec
+        # A sparse GP that was fitted instead of a flow is one of the inputs.
         self.directions_ = self.directions_[:, : self.model_.output.basis.Z.shape[1] - len(self.directions_)]
-
-    def _accept_members(self, found: Members) -> None:
-        """Keep the members of each candidate; `model_` is the first flow, or the first sparse GP without flows."""
-        self._accept(dataclasses.replace(found.first, calibration=found.calibrations))
+        if not found.why:
+            self.calibration_: Any = first.calibration
+            self.status_ = first.status
+            self.status_ += "" if first.calibration is None else f"; {first.calibration.describe()}"
+            return
         self.members_ = {name: [one.model for one in trained] for name, trained in found.trained.items()}
         self.member_specs_ = {name: trained[0].spec for name, trained in found.trained.items()}
-        self.weights_ = found.weights
-        shares = ", ".join(f"{name} {weight:.2f}" for name, weight in found.weights.items())
-        n_members = len(next(iter(found.trained.values())))
-        self.status_ = f"{n_members} members, weights of candidates: {shares}"
+        self.weights_, self.calibration_ = found.weights, found.calibrations
+        self.status_ = first.status if n_members == 1 else f"{n_members} members"
+        self.status_ += f"; weights of candidates: {found.why}"
         for name, calibration in found.calibrations.items():
             self.status_ += "" if calibration is None else f"; {name} {calibration.describe()}"
         bad = [one.status for trained in found.trained.values() for one in trained if went_wrong(one.status)]
-        if bad:
+        if bad and n_members > 1:
             self.status_ += f"; {len(bad)} fits of members went wrong, the first: {bad[0]}"
-        self.oof_log_prob_ = found.log_density - np.log(self.y_scaler_.scale).sum()
-        self.oof_predictions_ = self._out_of_fold(self.y_scaler_.inverse(found.mean))
+        if found.log_density is not None and found.mean is not None:
+            self.oof_log_prob_ = found.log_density - np.log(self.y_scaler_.scale).sum()
+            self.oof_predictions_ = self._out_of_fold(self.y_scaler_.inverse(found.mean))
 
     def _out_of_fold(self, mean: np.ndarray) -> np.ndarray:
         """Out-of-fold means (N, P) in the form of predictions."""

@@ -73,11 +73,7 @@ class HeldBack(AbstractHeldBack):
         return tuple(values[:n] for values, n in zip(found, self.n_rows, strict=True))
 
 
-def reason(is_flow: bool, best: BestState, reference: Float[np.ndarray, " R"], i: int) -> str:
-    """Which model was kept, and why."""
-    flow_density, gp_density = best.densities[i].mean(), reference.mean()
-    numbers = f"flow {flow_density:.4f} after {best.step[i]} iterations"
-    if np.isfinite(gp_density):
-        numbers += f", sparse GP {gp_density:.4f}"
-    which = "the flow was kept" if is_flow else "the sparse GP was kept"
-    return f"{which} (log density of {len(reference)} held-back rows, scaled: {numbers})"
+def words(best: BestState, i: int) -> str:
+    """How well the kept state of a model predicts the held-back rows."""
+    density = best.densities[i]
+    return f"log density of {len(density)} held-back rows {density.mean():.4f} after {best.step[i]} iterations"

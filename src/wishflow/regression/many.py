@@ -12,8 +12,7 @@ from ..numerics.devices import computing
 from ..specs import checks
 from ..training.checkpoints import checkpointing_of, checkpoints_of, interruptible, told, watched
 from .estimator import ModelEstimator
-from .members import train_members
-from .training import train
+from .members import train_mixtures
 
 
 def fit_together(
@@ -32,12 +31,8 @@ def fit_together(
     checkpoints = checkpoints_of(folder, [type(estimator).__name__ for estimator in estimators], problems, n_members)
     callbacks = watched(list(CallbackList(callbacks).callbacks), checkpoints)
     with computing(), interruptible(checkpoints):
-        if n_members == 1:
-            for copied, trained in zip(fitted, train(problems, callbacks), strict=True):
-                copied._accept(trained)
-        else:
-            for copied, members in zip(fitted, train_members(problems, n_members, callbacks), strict=True):
-                copied._accept_members(members)
+        for copied, found in zip(fitted, train_mixtures(problems, n_members, callbacks), strict=True):
+            copied._accept(found)
     if checkpoints is not None and checkpoints.is_interrupted:
         status = told("", checkpoints)
         for copied in fitted:

@@ -1,7 +1,7 @@
-"""Members: K fits, each without one fold of the rows, whose predictive law is a mixture.
+"""Mixtures of candidates (flow, flow without noise, sparse GP), weighed by rows that they have not seen.
 
-Each row has a prediction by the one fit that has not seen it. These out-of-fold predictions weigh the candidates (flow,
-flow without noise and sparse GP) and recalibrate the mixture.
+One fit of each candidate holds back some rows. K members are fits without one fold each, so that each row has a
+prediction by the one that has not seen it. Both ways these predictions recalibrate the candidates and weigh them.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy.spatial
 import scipy.special
 from jaxtyping import Float, Int
 
@@ -25,34 +24,41 @@ from ..training.backends import Workers
 from ..training.checkpoints import checkpoints_among, in_worker, watched
 from ..training.journal import Trained
 from ..training.loop import warn_of
-from .calibration import MOST_PATHS, MOST_ROWS, Calibration, HonestRows, Recalibrated, recalibrated
+from .calibration import MOST_PATHS, MOST_ROWS, Calibration, HonestRows, Recalibrated, pooled_factor, recalibrated
 from .law import Law
-from .prediction import predictive_components, predictive_log_prob, predictive_moments
+from .prediction import predictive_components, predictive_log_prob, predictive_moments, predictive_scales
 from .specs import FlowSpec
-from .training import Problem, gp_for, is_calibrated, train
+from .training import Problem, gp_for, has_leave_one_out, is_calibrated, train
 
 # Names of candidates.
 FLOW, ODE, GP = "flow", "flow without noise", "sparse GP"
-N_NEIGHBOURS = 5
-MOST_NEW_ROWS = 500
 # Of a member: as many as a fit needs.
 LEAST_TRAINING_ROWS = 2
+# A flow is tried where at least so many of the rows, all in all, are predicted by fits that have not seen them. Fewer
+# say neither how wide its law must be nor how much weight it earns, and there the sparse GP was ahead on every table.
+LEAST_UNSEEN, LEAST_UNSEEN_OF_MEMBERS = 30, 100
+# Rows that count as divided equally between candidates: few rows do not give one of them all the weight.
+PRIOR_ROWS = 20.0
+# Rows at which the means of members are compared with each other.
+MOST_COMPARED = 1000
 HERE = Workers()
 
 
 @dataclasses.dataclass(frozen=True)
-class Members:
-    """Trained members by candidate, their weights, and out-of-fold predictions of the scaled rows.
+class Mixture:
+    """Trained models by candidate, one for each member, their weights and recalibrations, and a sentence about them.
 
-    `first` is the first member of the first candidate, a flow where flows were fitted, whatever its weight.
+    `first` is the first model of the first candidate, a flow where flows were fitted, whatever its weight. Several
+    members have out-of-fold predictions of all scaled rows.
     """
 
     first: Trained
     trained: dict[str, list[Trained]]
     weights: dict[str, float]
     calibrations: dict[str, Calibration | None]
-    log_density: Float[np.ndarray, " N"]
-    mean: Float[np.ndarray, "N P"]
+    why: str = ""
+    log_density: Float[np.ndarray, " N"] | None = None
+    mean: Float[np.ndarray, "N P"] | None = None
 
 
 def folds_of(
@@ -84,36 +90,37 @@ def folds_of(
     return fold_of_group[numbers]
 
 
-def train_members(
+def train_mixtures(
     problems: Sequence[Problem], n_members: int, callbacks: Any = None, workers: Workers = HERE
-) -> list[Members]:
-    """For each problem, fit K members of each candidate, weigh the candidates and recalibrate their mixture.
+) -> list[Mixture]:
+    """For each problem, fit its candidates, recalibrate and weigh them.
 
-    On an accelerator members that are alike, of all problems, are trained in one program. Workers of a backend train
-    one member at a time.
+    On an accelerator fits that are alike, of all problems, are trained in one program. Workers of a backend train one
+    member at a time.
     """
-    folds = [folds_of(len(p.X), n_members, p.seed, p.groups) for p in problems]
-    parts = [_parts(p, own, n_members) for p, own in zip(problems, folds, strict=True)]
-    makers = [list(_candidates(p).items()) for p in problems]
+    folds = [_folds(p, n_members) for p in problems]
+    todo = [_candidates(p, own, n_members) for p, own in zip(problems, folds, strict=True)]
     trained: list[dict[str, list[Trained]]] = [{} for _ in problems]
     # The first candidates of all problems, then the second ones of those that have several, and so on.
-    rounds = [[i for i, own in enumerate(makers) if len(own) > k] for k in range(max(map(len, makers)))]
-    members = [[makers[i][k][1](part) for i in places for part in parts[i]] for k, places in enumerate(rounds)]
+    rounds = []
+    for k in range(max(map(len, todo))):
+        names = [(i, list(own)[k]) for i, own in enumerate(todo) if len(own) > k]
+        rounds.append((names, [part for i, name in names for part in todo[i][name]]))
+    is_here = workers.are_here or n_members == 1
     elsewhere = iter(
         []
-        if workers.are_here
-        else workers.map(_trained_alone, [(one, workers.checkpoint_dir) for own in members for one in own])
+        if is_here
+        else workers.map(_trained_alone, [(one, workers.checkpoint_dir) for _, own in rounds for one in own])
     )
-    for k, places in enumerate(rounds):
-        found = train(members[k], callbacks) if workers.are_here else list(itertools.islice(elsewhere, len(members[k])))
-        if not workers.are_here:
-            warn_of([one.status for one in found])
-        for j, i in enumerate(places):
-            trained[i][makers[i][k][0]] = found[j * n_members : (j + 1) * n_members]
+    for names, own in rounds:
+        found = iter(train(own, callbacks) if is_here else itertools.islice(elsewhere, len(own)))
+        for i, name in names:
+            trained[i][name] = list(itertools.islice(found, len(todo[i][name])))
+            if not is_here:
+                warn_of([one.status for one in trained[i][name]])
         # The first candidate is the one that is watched; all have checkpoints.
-        kept = checkpoints_among(CallbackList(callbacks))
-        callbacks = watched([], kept)
-    return [_mixed(p, found, f) for p, found, f in zip(problems, trained, folds, strict=True)]
+        callbacks = watched([], checkpoints_among(CallbackList(callbacks)))
+    return [_mixed(p, found, f, n_members) for p, found, f in zip(problems, trained, folds, strict=True)]
 
 
 def _trained_alone(problem: Problem, checkpoint_dir: Any) -> Trained:
@@ -121,23 +128,33 @@ def _trained_alone(problem: Problem, checkpoint_dir: Any) -> Trained:
     return in_worker(checkpoint_dir, problem, lambda calls: train([problem], calls)[0])
 
 
-def _candidates(problem: Problem) -> dict[str, Callable[[Problem], Problem]]:
-    """What is mixed. Flows that would be compared with a sparse GP are mixed with one instead, and with flows without
-    noise, whose means are often better where densities are not.
+def _folds(problem: Problem, n_members: int) -> Int[np.ndarray, " N"]:
+    """For each row, the number of the fold that it belongs to; of one fit 0 where it is held back, and −1 elsewhere."""
+    if n_members > 1:
+        return folds_of(len(problem.X), n_members, problem.seed, problem.groups)
+    return np.where(problem.held_back(), 0, -1) if problem.is_validated else np.full(len(problem.X), -1)
+
+
+def _candidates(problem: Problem, folds: Int[np.ndarray, " N"], n_members: int) -> dict[str, list[Problem]]:
+    """The fits of each candidate: the last `n_members` are kept, and the first ones have not seen their folds.
+
+    Members of flows are mixed with flows without noise too, whose means are often better where densities are not.
     """
+    if not problem.is_validated and n_members == 1:
+        return {FLOW if isinstance(problem.spec, FlowSpec) else GP: [problem]}
+    fits = [problem] if n_members == 1 else _parts(problem, folds, n_members)
+    flat = [fit.without_flow() for fit in fits]
     if not isinstance(problem.spec, FlowSpec):
-        return {GP: Problem.without_flow}
-    if problem.training.validation_fraction == 0.0:
-        return {FLOW: lambda part: part}
-    candidates = {FLOW: _kept, ODE: lambda part: _kept(part.without_noise()), GP: Problem.without_flow}
-    if not problem.spec.is_stochastic:
-        del candidates[ODE]
-    return candidates
-
-
-def _kept(problem: Problem) -> Problem:
-    """A flow that is not compared with a sparse GP."""
-    return dataclasses.replace(problem, keeps_flow=True)
+        return {GP: flat}
+    if not problem.is_validated:
+        return {FLOW: fits}
+    n_unseen = int((folds >= 0).sum())
+    if n_unseen < (LEAST_UNSEEN if n_members == 1 else LEAST_UNSEEN_OF_MEMBERS):
+        return {GP: flat}
+    if n_members == 1:
+        return {FLOW: fits, GP: [problem.rows(folds < 0).without_flow(), *flat]}
+    noiseless = {ODE: [fit.without_noise() for fit in fits]} if problem.spec.is_stochastic else {}
+    return {FLOW: fits, **noiseless, GP: flat}
 
 
 def _parts(problem: Problem, folds: Int[np.ndarray, " N"], n_members: int) -> list[Problem]:
@@ -156,25 +173,53 @@ def _parts(problem: Problem, folds: Int[np.ndarray, " N"], n_members: int) -> li
     return [dataclasses.replace(part, n_inducing=n_inducing) for part in parts]
 
 
-def _mixed(problem: Problem, trained: dict[str, list[Trained]], folds: Int[np.ndarray, " N"]) -> Members:
-    """The law of each candidate, recalibrated, and weights by the densities of out-of-fold rows."""
-    held = [problem.rows(folds == k) for k in range(folds.max() + 1)]
-    densities = {name: _out_of_fold(found, held, folds, _log_density) for name, found in trained.items()}
+def _mixed(
+    problem: Problem, trained: dict[str, list[Trained]], folds: Int[np.ndarray, " N"], n_members: int
+) -> Mixture:
+    """The law of each candidate, recalibrated, and weights by the densities of rows that it has not seen."""
+    first = next(iter(trained.values()))[0]
+    kept = {name: found[-n_members:] for name, found in trained.items()}
+    if n_members == 1 and len(kept) == 1:
+        return Mixture(first, kept, dict.fromkeys(kept, 1.0), dict.fromkeys(kept, first.calibration))
+    unseen = {name: [_unseeing(one, n_members) for one in found[:n_members]] for name, found in trained.items()}
+    held = [problem.rows(folds == k) for k in range(n_members)]
+    densities = {name: _joined(models, held, folds, _log_density) for name, models in unseen.items()}
+    calibrations: dict[str, Calibration | None] = dict.fromkeys(kept)
     if is_calibrated(problem):
-        found = {name: _recalibrated(problem, members, folds) for name, members in trained.items()}
-        weights = _weights({name: one.log_densities() for name, one in found.items()})
-        calibrations = {name: found[name].calibration for name in weights}
+        laws = {}
+        for name, models in unseen.items():
+            by_itself = n_members == 1 and has_leave_one_out(kept[name][0].spec, problem)
+            calibration = trained[name][0].calibration
+            laws[name] = _law_of(problem, models, folds, by_itself, calibration)
+            calibrations[name] = kept[name][0].calibration if by_itself else laws[name].calibration
+        weights = _weights({name: law.log_densities() for name, law in laws.items()})
+        if len(weights) > 1:
+            factor = pooled_factor([laws[name] for name in weights], np.array(list(weights.values())))
+            n_outputs = problem.y.shape[1]
+            calibrations = {
+                name: (calibrations[name] or Calibration.neutral(n_outputs)).widened(factor) for name in weights
+            }
     else:
         weights = _weights(densities)
-        calibrations = dict.fromkeys(weights)
+    why = ", ".join(f"{name} {weight:.2f}" for name, weight in weights.items())
+    chosen = {name: kept[name] for name in weights}
+    calibrations = {name: calibrations[name] for name in weights}
+    if n_members == 1:
+        scores = ", ".join(f"{name} {values.mean():.4f}" for name, values in densities.items())
+        why += f" (log density of {len(held[0].X)} held-back rows, scaled: {scores})"
+        return Mixture(first, chosen, weights, calibrations, why)
     log_density = scipy.special.logsumexp([densities[n] + np.log(w) for n, w in weights.items()], axis=0)
-    means = {name: _out_of_fold(trained[name], held, folds, _mean) for name in weights}
+    means = {name: _joined(unseen[name], held, folds, _mean) for name in weights}
     mean = sum(weights[name] * means[name] for name in weights)
-    first, kept = next(iter(trained.values()))[0], {name: trained[name] for name in weights}
-    return Members(first, kept, weights, calibrations, log_density, np.asarray(mean))
+    return Mixture(first, chosen, weights, calibrations, why, log_density, np.asarray(mean))
 
 
-# --- out of fold ---------------------------------------------------------------------------------
+def _unseeing(trained: Trained, n_members: int) -> Any:
+    """The model that has not seen its fold: a flow alone goes on with the rows that were held back from it."""
+    return trained.before if n_members == 1 and trained.before is not None else trained.model
+
+
+# --- rows that were not seen ---------------------------------------------------------------------
 
 
 def _width(model: Any) -> int:
@@ -189,68 +234,70 @@ def _mean(model: Any, held: Problem) -> np.ndarray:
     return predictive_moments(Law.of(model), held.X[:, : _width(model)], held.seed, held.n_paths)[0]
 
 
-def _out_of_fold(trained: list[Trained], held: list[Problem], folds: np.ndarray, function: Any) -> np.ndarray:
-    """`function` of each member and the rows of its fold, in the order of the rows."""
-    parts = [function(one.model, rows) for one, rows in zip(trained, held, strict=True)]
-    found = np.empty((len(folds), *parts[0].shape[1:]))
+def _joined(models: list[Any], held: list[Problem], folds: Int[np.ndarray, " N"], function: Any) -> np.ndarray:
+    """`function` of each model and the rows of its fold, in the order of the rows."""
+    return _in_order([function(model, rows) for model, rows in zip(models, held, strict=True)], folds)
+
+
+def _in_order(parts: list[np.ndarray], folds: Int[np.ndarray, " N"]) -> np.ndarray:
+    """Parts, one for each fold, in the order of the rows that have one."""
+    found, of = np.empty((int((folds >= 0).sum()), *parts[0].shape[1:])), folds[folds >= 0]
     for k, part in enumerate(parts):
-        found[folds == k] = part
+        found[of == k] = part
     return found
 
 
 def _weights(densities: dict[str, Float[np.ndarray, " N"]]) -> dict[str, float]:
-    """Weights of candidates by the densities of out-of-fold rows; those without weight are left out."""
-    w = mixture_weights(np.stack(list(densities.values())))
+    """Weights of candidates by the densities of unseen rows; those without weight are left out."""
+    w = mixture_weights(np.stack(list(densities.values())), PRIOR_ROWS)
     return {name: float(value) for name, value in zip(densities, w, strict=True) if value > 0.0}
 
 
 # --- recalibration of a candidate ----------------------------------------------------------------
 
 
-def _recalibrated(problem: Problem, trained: list[Trained], folds: Int[np.ndarray, " N"]) -> Recalibrated:
-    """The recalibration of the mixture of a candidate's members, by some of the rows, the same for all candidates."""
-    chosen = np.sort(np.random.default_rng(problem.seed).permutation(len(folds))[:MOST_ROWS])
-    problem, folds = problem.rows(np.isin(np.arange(len(folds)), chosen)), folds[chosen]
-    components = []
-    for k, one in enumerate(trained):
-        rows = problem.rows(folds == k)
-        X, n_paths = rows.X[:, : _width(one.model)], min(rows.n_paths, MOST_PATHS)
-        components.append(predictive_components(Law.of(one.model), X, rows.seed, n_paths))
-    means, variances = (_in_order([part[i] for part in components], folds) for i in (0, 1))
-    between = _between(problem, trained)
-    X = problem.X[:, : problem.n_inputs]
-    honest = HonestRows(X, problem.y, means, variances, components[0][2], between, problem.groups)
-    return recalibrated(honest, functools.partial(gp_for, problem), problem.seed)
-
-
-def _in_order(parts: list[Float[np.ndarray, "T _R P"]], folds: np.ndarray) -> Float[np.ndarray, "T N P"]:
-    found = np.empty((parts[0].shape[0], len(folds), parts[0].shape[2]))
-    for k, part in enumerate(parts):
-        found[:, folds == k] = part
-    return found
-
-
-def _between(problem: Problem, trained: list[Trained]) -> Float[np.ndarray, " P"]:
-    """The variance of the members' means about their mean at new rows, for each output."""
-    # The nearest neighbours of a copy would be its copies, and the new row the same as they are.
-    X = problem.X if problem.groups is None else np.unique(problem.X, axis=0)
-    X = new_rows(X, problem.seed) if len(X) > 2 else X
-    means = [
-        predictive_moments(Law.of(one.model), X[:, : _width(one.model)], problem.seed, MOST_PATHS)[0] for one in trained
-    ]
-    return np.stack(means).var(0).mean(0)
-
-
-def new_rows(X: Float[np.ndarray, "N D"], seed: int) -> Float[np.ndarray, "R D"]:
-    """Rows that no member has seen: x_i + (x_j − x_l)/√2, with j and l among the nearest neighbours of i.
-
-    They are as far from the rows as these are from their neighbours, and where the rows are.
+def _law_of(
+    problem: Problem, models: list[Any], folds: Int[np.ndarray, " N"], is_given: bool, calibration: Calibration | None
+) -> Recalibrated:
+    """The recalibrated law of a candidate at unseen rows, some of them where there are many, the same for all
+    candidates: by these rows themselves, or as it is given.
     """
-    rng = np.random.default_rng(seed)
-    n_neighbours = min(N_NEIGHBOURS, len(X) - 1)
-    chosen = rng.permutation(len(X))[:MOST_NEW_ROWS]
-    near = scipy.spatial.cKDTree(X).query(X[chosen], n_neighbours + 1)[1][:, 1:]
-    first = rng.integers(0, n_neighbours, len(chosen))
-    second = (first + rng.integers(1, max(2, n_neighbours), len(chosen))) % n_neighbours
-    rows = np.arange(len(chosen))
-    return X[chosen] + (X[near[rows, first]] - X[near[rows, second]]) / np.sqrt(2.0)
+    rows = np.flatnonzero(folds >= 0)
+    rows = np.sort(rows[np.random.default_rng(problem.seed).permutation(len(rows))[:MOST_ROWS]])
+    some, folds = problem.rows(np.isin(np.arange(len(folds)), rows)), folds[rows]
+    components = []
+    for k, model in enumerate(models):
+        own = some.rows(folds == k)
+        n_paths = min(own.n_paths, MOST_PATHS)
+        found = predictive_components(Law.of(model), own.X[:, : _width(model)], own.seed, n_paths)
+        components.append((np.moveaxis(found[0], 0, 1), np.moveaxis(found[1], 0, 1), found[2]))
+    means, variances = (np.moveaxis(_in_order([part[i] for part in components], folds), 1, 0) for i in (0, 1))
+    X = some.X[:, : problem.n_inputs]
+    honest = HonestRows(X, some.y, means, variances, components[0][2], groups=some.groups)
+    if len(models) > 1:
+        honest = dataclasses.replace(honest, shrink=_shrink(some, models, honest))
+    if not is_given:
+        return recalibrated(honest, functools.partial(gp_for, problem), problem.seed)
+    if calibration is None:
+        return Recalibrated(None, honest, np.ones_like(some.y))
+    tail = (float(calibration.tail_share), float(calibration.tail_width))
+    return Recalibrated(calibration, honest, predictive_scales(calibration, X), tail)
+
+
+def _shrink(problem: Problem, models: list[Any], rows: HonestRows) -> Float[np.ndarray, " P"]:
+    """By how much errors of single members are too large for the mixture of all, relative to its width.
+
+    With b the mean variance of the members' means about their mean, at rows that one of them has not seen, errors of
+    the mixture have the mean square e² − b, and its own variance is v + b: √((1 − b/e²)/(1 + b/v)). All three are means
+    over the same rows, so that a few rows which members disagree about count in each. Members that have seen a row
+    agree more than on a new one: b is too small rather than too large.
+    """
+    some = np.random.default_rng(problem.seed).permutation(len(problem.X))[:MOST_COMPARED]
+    means = [
+        predictive_moments(Law.of(model), problem.X[some, : _width(model)], problem.seed, MOST_PATHS)[0]
+        for model in models
+    ]
+    between = np.stack(means).var(0).mean(0)
+    square = ((rows.y - rows.centre)[some] ** 2).mean(0)
+    smaller = np.clip(1.0 - between / np.maximum(square, 1e-300), 0.5, 1.0)
+    return np.sqrt(smaller / (1.0 + between / rows.variance[some].mean(0)))

@@ -1,4 +1,4 @@
-"""Training of regression and classification: a sparse GP, then the flow, and the choice between the two."""
+"""Training of regression and classification: a sparse GP, or a flow that starts from one."""
 
 from __future__ import annotations
 
@@ -28,26 +28,22 @@ from ..training.loop import DIVERGED, STOPPED, StochasticPhase, went_wrong
 from ..training.phases import AbstractPhase, Items, Outcome, Schedule, Stretch, run_phases, unchanged
 from ..training.specs import TrainingSpec
 from ..training.stacks import stacked, unstacked
-from ..training.validation import held_back, is_ahead
+from ..training.validation import held_back
 from ..wishart.specs import NoDiffusion
 from . import flow, sparse_gp
 from .batches import over_devices, padded_batch
-from .calibration import MOST_PATHS, Calibration, HonestRows, calibrate
-from .held_back import HeldBack, reason
-from .law import Law
+from .calibration import Calibration, HonestRows, calibrate
+from .held_back import HeldBack, words
 from .lbfgs import CollapsedPhase
 from .leave_one_out import leave_one_out
 from .long_starts import LONG_START, best_of_starts
 from .objectives import is_bound
-from .prediction import predictive_components, predictive_log_prob
 from .specs import FlowSpec, SparseGPSpec
 from .steps import RowSteps
 from .streams import RowStream, StreamSteps
 
-# Targets that are noise for the most part need few iterations.
-MOST_ITERATIONS = 100
-# Variance of the field of a flow that is at rest.
-AT_REST = 1e-12
+# Targets that are noise for the most part need few iterations and inducing points.
+MOST_ITERATIONS, MOST_INDUCING = 100, 50
 # What a preset chooses by the number of rows, but L-BFGS of a sparse GP does not read, at one value.
 UNREAD_BY_LBFGS: dict[str, Any] = {
     "max_iter": 1,
@@ -65,8 +61,8 @@ UNREAD_BY_LBFGS: dict[str, Any] = {
 @dataclasses.dataclass(frozen=True)
 class Problem:
     """A model to train on scaled data; a state may be wider than the inputs, which are its first `n_inputs` columns
-    (None: all). `n_paths` are the sample paths of a prediction. With `keeps_flow` a flow is not compared with the
-    sparse GP alone. Batches are split over the devices of `mesh` (None: one device), which leaves the result as it is.
+    (None: all). `n_paths` are the sample paths of a prediction. Batches are split over the devices of `mesh` (None: one
+    device), which leaves the result as it is.
     Rows that do not fit into memory come from `stream`; X and y are then a sample, of the rows with numbers `index`.
     Rows with equal numbers in `groups` stay on one side of each split (None: each row is a group of its own).
     """
@@ -80,7 +76,6 @@ class Problem:
     learning_rate: Callable | None = None
     n_inputs: int | None = None
     n_paths: int = 100
-    keeps_flow: bool = False
     mesh: Mesh | None = None
     stream: RowStream | None = None
     index: np.ndarray | None = None
@@ -90,6 +85,15 @@ class Problem:
     def n_rows(self) -> int:
         """The number of rows, also of those that are not in memory."""
         return len(self.X) if self.stream is None else self.stream.n_rows
+
+    @property
+    def is_validated(self) -> bool:
+        """Whether rows are held back from training: those of flows whose training says so."""
+        return isinstance(self.spec, FlowSpec) and self.training.validation_fraction > 0.0
+
+    def held_back(self) -> Bool[np.ndarray, " N"]:
+        """Which of the rows in memory are held back from a flow."""
+        return held_back(len(self.X), self.training.validation_fraction, self.seed, self.groups)
 
     def rows(self, keep: Bool[np.ndarray, " N"]) -> Problem:
         """The problem with some of its rows; a stream is without the others."""
@@ -205,12 +209,12 @@ def _kind(problem: Problem) -> tuple:
         training = dataclasses.replace(training, **UNREAD_BY_LBFGS)
     if isinstance(spec.likelihood, Poisson):
         spec = dataclasses.replace(spec, likelihood=Poisson())
-    n_held = int(_held_back(problem).sum()) if _is_validated(problem) else 0
+    n_held = int(problem.held_back().sum()) if problem.is_validated else 0
     n_kept = problem.n_rows - n_held
     sizes = tuple(None if n == 0 else (size_class(n), *_limits(n, training)) for n in (problem.n_rows, n_kept, n_held))
     n_inducing = (problem.n_inducing, n_points(problem.X, problem.n_inducing, problem.seed))
     widths = (problem.X.shape[1], problem.n_inputs, problem.y.shape[1])
-    options = (problem.learning_rate, problem.n_paths, problem.keeps_flow, problem.mesh, id(problem.stream))
+    options = (problem.learning_rate, problem.n_paths, problem.mesh, id(problem.stream))
     return type(spec), spec, training, sizes, n_inducing, widths, options
 
 
@@ -226,23 +230,18 @@ def _is_collapsed(problem: Problem) -> bool:
     return training.collapsed and is_small and problem.stream is None and isinstance(problem.spec.likelihood, Gaussian)
 
 
-def _is_validated(problem: Problem) -> bool:
-    return isinstance(problem.spec, FlowSpec) and problem.training.validation_fraction > 0.0
-
-
-def _held_back(problem: Problem) -> Bool[np.ndarray, " N"]:
-    return held_back(len(problem.X), problem.training.validation_fraction, problem.seed, problem.groups)
-
-
 def train_group(problems: list[Problem], calls: CallbackList, indices: tuple[int, ...], n_models: int) -> list[Trained]:
-    """Problems of equal shape; flows whose training says so are chosen by rows that are held back from it."""
-    if _is_validated(problems[0]):
+    """Problems of equal shape; rows are held back from flows whose training says so."""
+    if problems[0].is_validated:
         return _train_validated(problems, calls, indices, n_models)
     group, journal = Group.of(problems), Journal(calls, indices, n_models)
     if isinstance(group.spec, FlowSpec):
         return _fitted(group, phases_of(group), start_of(group), journal).trained
     trained = _fitted_gps(group, journal)
-    return [_recalibrated(one, gp_calibration(p, one.model)) for one, p in zip(trained, problems, strict=True)]
+    return [
+        dataclasses.replace(one, calibration=gp_calibration(p, one.model))
+        for one, p in zip(trained, problems, strict=True)
+    ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -284,40 +283,29 @@ def is_calibrated(problem: Problem) -> bool:
     return problem.training.calibrate and isinstance(problem.spec.likelihood, Gaussian)
 
 
+def has_leave_one_out(spec: Any, problem: Problem) -> bool:
+    """Whether a model of these rows predicts each of them from the others: a sparse GP, of rows in memory."""
+    is_small = problem.stream is None and len(problem.X) <= problem.training.collapsed_limit
+    return isinstance(spec, SparseGPSpec) and isinstance(spec.likelihood, Gaussian) and is_small
+
+
 def gp_calibration(problem: Problem, model: Any) -> Calibration | None:
     """The recalibration of a sparse GP, by its predictions of each row from the others."""
     X = problem.X[:, : problem.n_inputs]
-    if not is_calibrated(problem) or problem.stream is not None or len(X) > problem.training.collapsed_limit:
+    if not is_calibrated(problem) or not has_leave_one_out(problem.spec, problem):
         return None
     means, variances, is_known = leave_one_out(model, X, problem.y, problem.groups)
     rows = HonestRows(X, problem.y, means[None], variances[None], np.ones(1), groups=problem.groups).subset(is_known)
     return calibrate(rows, functools.partial(gp_for, problem), problem.seed)
 
 
-def flow_calibration(problem: Problem, model: Any, held: Problem) -> Calibration | None:
-    """The recalibration of a flow, by its predictions of rows held back from it."""
-    if not is_calibrated(problem):
-        return None
-    n_paths = min(problem.n_paths, MOST_PATHS)
-    means, variances, weights = predictive_components(Law.of(model), held.X, problem.seed, n_paths)
-    rows = HonestRows(held.X[:, : problem.n_inputs], held.y, means, variances, weights, groups=held.groups)
-    return calibrate(rows, functools.partial(gp_for, problem), problem.seed)
-
-
 def gp_for(problem: Problem, X: Float[np.ndarray, "N D"], y: Float[np.ndarray, "N P"]) -> Any:
-    """A sparse GP with the settings of a problem, for other targets."""
+    """A sparse GP of targets that are mostly noise, with the settings of a problem."""
     training = problem.training.without_flow()
     training = dataclasses.replace(training, collapsed=True, warm_iter=min(training.warm_iter, MOST_ITERATIONS))
-    spec = SparseGPSpec(RBF(), Gaussian())
-    group = Group.of([Problem(spec, training, X, y, problem.n_inducing, problem.seed)])
+    spec, n_inducing = SparseGPSpec(RBF(), Gaussian()), min(problem.n_inducing, MOST_INDUCING)
+    group = Group.of([Problem(spec, training, X, y, n_inducing, problem.seed)])
     return run_phases(phases_of(group), start_of(group), Journal(CallbackList())).models
-
-
-def _recalibrated(trained: Trained, calibration: Calibration | None) -> Trained:
-    if calibration is None:
-        return trained
-    status = f"{trained.status}; {calibration.describe()}"
-    return dataclasses.replace(trained, calibration=calibration, status=status)
 
 
 # --- phases --------------------------------------------------------------------------------------
@@ -412,86 +400,49 @@ def flow_from(group: Group, i: int, spec: FlowSpec, start: Any, training: Traini
     return flow.build(spec, training, start, Z, random_key(problem.seed + 1))
 
 
-# --- the choice between a flow and the sparse GP -------------------------------------------------
+# --- rows that are held back ---------------------------------------------------------------------
 
 
 def _train_validated(
     problems: list[Problem], calls: CallbackList, indices: tuple[int, ...], n_models: int
 ) -> list[Trained]:
-    """The flow of each problem, or the sparse GP where the flow does not predict the held-back rows better.
+    """Flows without their held-back rows, and then, from the state that predicts these best, with all rows.
 
-    Both are trained without the held-back rows. The one that predicts them better then sees all rows: the flow goes on
-    from its state, the sparse GP is fitted anew. A flow that a callback stopped is kept without further steps.
+    `Trained.before` is that state. A flow that a callback stopped is kept without further steps.
     """
     clock = Clock()
-    masks = [_held_back(p) for p in problems]
-    kept = [p.rows(~m) for p, m in zip(problems, masks, strict=True)]
+    masks = [p.held_back() for p in problems]
     held = [p.rows(m) for p, m in zip(problems, masks, strict=True)]
     # Kept rows are padded as all rows are, and have their inducing points: both then have one program.
     n_rows = size_class(max(len(p.X) for p in problems))
-    whole, whole_gp = Group.of(problems, n_rows), Group.of([p.without_flow() for p in problems], n_rows)
-    part, part_gp = (
-        Group.of(kept, n_rows, whole.Z),
-        Group.of([p.without_flow() for p in kept], n_rows, whole_gp.Z),
-    )
-    seeds, n_paths = [p.seed for p in problems], problems[0].n_paths
+    whole = Group.of(problems, n_rows)
+    part = Group.of([p.rows(~m) for p, m in zip(problems, masks, strict=True)], n_rows, whole.Z)
+    seeds, first = [p.seed for p in problems], problems[0]
 
-    def fitted(group: Group, phases: list[AbstractPhase], models: PyTree, who: CallbackList) -> _Run:
-        return _fitted(group, phases, models, Journal(who, indices, n_models, clock))
+    def fitted(group: Group, phases: list[AbstractPhase], models: PyTree) -> _Run:
+        return _fitted(group, phases, models, Journal(calls, indices, n_models, clock))
 
-    def fitted_gps(group: Group) -> list[Trained]:
-        return _fitted_gps(group, Journal(CallbackList(), indices, n_models, clock))
-
-    rows = HeldBack.of([(p.X, p.y) for p in held], seeds, n_paths, problems[0].mesh)
-    flows = fitted(part, phases_of(part, rows), start_of(part), calls)
-    best = flows.outcome.best
+    rows = HeldBack.of([(p.X, p.y) for p in held], seeds, first.n_paths, first.mesh)
+    flows = fitted(part, phases_of(part, rows), start_of(part))
+    best, ends = flows.outcome.best, flows.trained
     assert best is not None
-    if problems[0].keeps_flow:
-        reference = [np.full_like(values, -np.inf) for values in best.densities]
-    else:
-        gps = fitted_gps(part_gp)
-        laws = [Law.of(gp.model, gp_calibration(p, gp.model)) for p, gp in zip(kept, gps, strict=True)]
-        reference = [predictive_log_prob(law, p.X, p.y, p.seed, 1)[0] for law, p in zip(laws, held, strict=True)]
-    is_stopped = np.array([trained.status == STOPPED for trained in flows.trained])
-    is_flow = np.array([is_ahead(a, b, 0.0) for a, b in zip(best.densities, reference, strict=True)]) | is_stopped
-    is_flow |= problems[0].keeps_flow
-    ends = flows
-    if (is_flow & ~is_stopped).any():
+    is_stopped = [trained.status == STOPPED for trained in flows.trained]
+    if not all(is_stopped):
         rest = Stretch.after(best.step, whole.training.max_iter)
-        ends = fitted(whole, [_flow_phase(whole, "all rows", unchanged, rest=rest)], best.models, calls)
-    if not is_flow.all():
-        gps = fitted_gps(whole_gp)
-    states, chosen = unstacked(jax.tree.map(np.asarray, best.models), len(problems)), []
-    for i, trained in enumerate(flows.trained):
-        why = reason(bool(is_flow[i]), best, reference[i], i)
-        if not is_flow[i]:
-            gp = gps[i]
-            kept_gp = _as_flow(whole, i, trained, gp, why)
-            chosen.append(_recalibrated(kept_gp, gp_calibration(problems[i], gp.model)))
-            continue
-        if is_stopped[i]:
-            found = dataclasses.replace(trained, status=f"{STOPPED}; {why}")
-        else:
-            found = _continued(trained, ends.trained[i], why)
-        chosen.append(_recalibrated(found, flow_calibration(problems[i], states[i], held[i])))
-    return chosen
+        ends = fitted(whole, [_flow_phase(whole, "all rows", unchanged, rest=rest)], best.models).trained
+    states, found = unstacked(jax.tree.map(np.asarray, best.models), len(problems)), []
+    for i, (one, last) in enumerate(zip(flows.trained, ends, strict=True)):
+        one = dataclasses.replace(one, status=f"{one.status}; {words(best, i)}", before=states[i])
+        found.append(one if is_stopped[i] else _continued(one, last))
+    return found
 
 
-def _continued(first: Trained, last: Trained, why: str) -> Trained:
+def _continued(first: Trained, last: Trained) -> Trained:
     """A flow after its steps with all rows; where these diverged, as it was before them."""
     if last.status.startswith(DIVERGED):
-        status = f"{first.status}; {why}; steps with all rows {last.status} and were not taken"
-        return dataclasses.replace(first, status=status)
+        return dataclasses.replace(
+            first, status=f"{first.status}; steps with all rows {last.status} and were not taken"
+        )
     history = pd.concat([first.history, last.history], ignore_index=True)
-    why += f"; steps with all rows {last.status}" if went_wrong(last.status) else ""
-    return dataclasses.replace(last, history=history, n_iter=len(history), status=f"{first.status}; {why}")
-
-
-def _as_flow(group: Group, i: int, trained: Trained, gp: Trained, why: str) -> Trained:
-    """The sparse GP as a flow of no time, after the history of the flow that was tried."""
-    tried = group.problems[i].spec
-    assert isinstance(tried, FlowSpec)
-    spec = dataclasses.replace(tried, flow_time=0.0)
-    model = flow_from(group, i, spec, gp.model, dataclasses.replace(group.training, field_variance=AT_REST))
-    history = pd.concat([trained.history, gp.history.assign(phase="sparse GP")], ignore_index=True)
-    return Trained(jax.tree.map(np.asarray, model), history, len(history), f"{gp.status}; {why}", spec)
+    status = first.status + (f"; steps with all rows {last.status}" if went_wrong(last.status) else "")
+    return dataclasses.replace(first, model=last.model, history=history, n_iter=len(history), status=status)

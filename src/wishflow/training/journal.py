@@ -23,7 +23,10 @@ ALWAYS = ("objective", "noise", "seconds")
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """A trained model, its history (one row for each iteration), how training ended, and what the model is."""
+    """A trained model, its history (one row for each iteration), how training ended, and what the model is.
+
+    `before` is the model as it was before it saw rows that were held back from it (None: none were).
+    """
 
     model: Any
     history: pd.DataFrame
@@ -31,6 +34,7 @@ class Trained:
     status: str
     spec: Any
     calibration: Any = None
+    before: Any = None
 
 
 @dataclasses.dataclass
