@@ -1,6 +1,7 @@
 """Recalibration and members: one law behind all predictions, honest rows, and what they gain."""
 
 import dataclasses
+import functools
 import pickle
 
 import equinox as eqx
@@ -16,11 +17,12 @@ import wishflow as wf
 from wishflow.errors import DataError, OptionError
 from wishflow.numerics.devices import computing
 from wishflow.numerics.parameters import Positive
-from wishflow.regression.calibration import SCALES, HonestRows, calibrate
+from wishflow.regression.calibration import SCALES, HonestRows, Recalibrated, calibrate, pooled_factor
 from wishflow.regression.data import groups_of
 from wishflow.regression.leave_one_out import leave_one_out
-from wishflow.regression.members import _weights, folds_of, new_rows
-from wishflow.regression.prediction import predictive_cdf
+from wishflow.regression.members import PRIOR_ROWS, _weights, folds_of
+from wishflow.regression.prediction import predictive_cdf, predictive_scales
+from wishflow.regression.training import gp_for
 from wishflow.training.validation import held_back
 
 QUICK = {"n_inducing": 20, "max_iter": 60, "random_state": 0}
@@ -45,7 +47,12 @@ def members():
         return wf.SparseGPRegressor(n_members=3, **QUICK).fit(*funnel(200))
 
 
-def no_gp(X, y):
+def problem_of(X):
+    """What GPs of widths take their settings from."""
+    return wf.SparseGPRegressor(n_inducing=50)._prepare(X, np.arange(float(len(X))))
+
+
+def no_gp(X, y, n_rows):
     raise AssertionError("no GP is fitted to so few rows")
 
 
@@ -149,12 +156,41 @@ def test_mixtures_are_not_recalibrated_by_the_errors_of_their_members():
     shifts = rng.normal(size=(n, 1)) * between**0.5
     y = rng.normal(size=(n, 1))
     alone = HonestRows(np.zeros((n, 1)), y, shifts[None], np.full((1, n, 1), 1.0), np.ones(1))
-    together = dataclasses.replace(alone, between=np.array([between]))
-    errors, _ = alone.errors()
-    assert errors.std() == pytest.approx(1.5**0.5, rel=0.05)
-    errors, _ = together.errors()
+    assert alone.errors().std() == pytest.approx(1.5**0.5, rel=0.05)
     # Many members about the truth: the mean errs by 1, and the mixture is as wide as √1.5.
-    assert errors.std() == pytest.approx(1.5**-0.5, rel=0.05)
+    shrink = np.sqrt((1.0 - between / 1.5) / (1.0 + between))
+    together = dataclasses.replace(alone, shrink=shrink)
+    assert together.errors().std() == pytest.approx(1.5**-0.5, rel=0.05)
+
+
+def test_mixed_laws_are_as_wide_as_the_errors_of_their_mixture():
+    """Two laws that err independently, each as wide as its errors: the mean of both errs less."""
+    rng = np.random.default_rng(0)
+    y = 0.1 * rng.normal(size=(2000, 1))
+    laws = []
+    for _ in range(2):
+        means = rng.normal(size=(1, 2000, 1))
+        rows = HonestRows(np.zeros((2000, 1)), y, means, np.full(means.shape, 1.01), np.ones(1))
+        laws.append(Recalibrated(None, rows, np.ones_like(y)))
+    factor = pooled_factor(laws, np.array([0.5, 0.5]))
+    assert factor < 0.8
+    assert pooled_factor([laws[0], laws[0]], np.array([0.5, 0.5])) == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_width_by_inputs_is_kept_only_where_it_helps_on_other_rows():
+    """Normal errors of one width at inputs of no relevance: laws of new rows are hardly worse than without it."""
+    problem = problem_of(np.zeros((130, 8)))
+    losses = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X, errors = rng.normal(size=(130, 8)), rng.normal(size=(130, 1))
+        rows = HonestRows(X, errors, np.zeros((1, 130, 1)), np.ones((1, 130, 1)), np.ones(1))
+        with computing():
+            found = calibrate(rows, functools.partial(gp_for, problem), seed)
+            new = np.ones((400, 1)) if found is None else predictive_scales(found, rng.normal(size=(400, 8)))
+        # The expected log density of standard normal errors under a law that is s times as wide.
+        losses.append(np.mean(np.log(new) + 0.5 / new**2 - 0.5))
+    assert np.mean(losses) < 0.03 and max(losses) < 0.1
 
 
 def test_targets_without_errors_are_no_reason_to_recalibrate():
@@ -239,24 +275,15 @@ def test_a_fit_of_one_member_forgets_the_members_of_an_earlier_fit():
 
 def test_weights_maximise_the_density_of_the_mixture():
     rng = np.random.default_rng(0)
-    densities = {"a": rng.normal(size=300), "b": rng.normal(size=300) - 0.3}
+    densities = {"a": rng.normal(size=3000), "b": rng.normal(size=3000) - 0.3}
     found = _weights(densities)
     grid = np.linspace(0.001, 0.999, 999)
     totals = [np.logaddexp(densities["a"] + np.log(w), densities["b"] + np.log1p(-w)).sum() for w in grid]
+    totals += 0.5 * PRIOR_ROWS * (np.log(grid) + np.log1p(-grid))
     assert found["a"] == pytest.approx(grid[int(np.argmax(totals))], abs=0.01)
     assert _weights({"a": densities["a"], "b": densities["a"] - 50.0}) == {"a": 1.0}
-
-
-def test_new_rows_are_near_the_rows_and_not_among_them():
-    """Half to all of the distance that the rows have from their nearest neighbours."""
-    X = np.random.default_rng(0).normal(size=(400, 3))
-    made = new_rows(X, 0)
-
-    def nearest(A, B, k):
-        return np.sort(np.linalg.norm(A[:, None] - B[None], axis=-1), axis=1)[:, k].mean()
-
-    assert 0.5 * nearest(X, X, 1) < nearest(made, X, 0) < nearest(X, X, 1)
-    assert not (made[:, None] == X[None]).all(-1).any()
+    # Few rows say little: the better candidate does not get all the weight.
+    assert _weights({"a": densities["a"][:10], "b": densities["a"][:10] - 50.0})["b"] > 0.3
 
 
 @pytest.mark.parametrize("name", ["recalibrated", "members"])

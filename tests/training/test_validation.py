@@ -4,7 +4,6 @@ import dataclasses
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -15,9 +14,13 @@ from wishflow.callbacks import Callback, CallbackList
 from wishflow.kernels import RBF
 from wishflow.likelihoods import Gaussian
 from wishflow.numerics.devices import computing
+from wishflow.numerics.mixtures import mixture_weights
 from wishflow.regression import training as rows
 from wishflow.regression.held_back import HeldBack
+from wishflow.regression.law import Law
+from wishflow.regression.members import PRIOR_ROWS, train_mixtures
 from wishflow.regression.models import output_components, predictive_log_density
+from wishflow.regression.prediction import predictive_log_prob
 from wishflow.regression.specs import SparseGPSpec
 from wishflow.regression.training import train
 from wishflow.training import loop, validation
@@ -140,56 +143,37 @@ def test_groups_that_keep_the_limits_are_held_back(sizes, expected):
         assert held_back(len(groups), 0.2, seed, groups).sum() == expected
 
 
-def test_held_back_rows_take_no_part_in_the_training_of_a_flow(monkeypatch):
-    """Other targets in the rows held back: the same flow until the choice."""
-    found = []
-    monkeypatch.setattr(rows, "is_ahead", lambda a, b, lead: False)
-    trained = Journal.trained
-
-    def spied(self, *args):
-        found.append(trained(self, *args)[0].history["objective"].to_numpy())
-        return trained(self, *args)
-
-    monkeypatch.setattr(Journal, "trained", spied)
+def test_held_back_rows_take_no_part_in_the_training_of_a_flow():
+    """Other targets in the rows held back: the same flow before it goes on with all rows."""
     plain = problem(training=VALIDATED)
     y = np.where(held_back(60, 0.1, 0)[:, None], 100.0, plain.y)
-    train([plain])
-    flow, gp, *_ = found
-    found.clear()
-    train([dataclasses.replace(plain, y=y)])
-    other_flow, other_gp, *_ = found  # then that of all rows, which with these targets ends as noise and starts again
-    np.testing.assert_array_equal(flow, other_flow)
-    np.testing.assert_array_equal(gp, other_gp)
+    (flow,), (other,) = train([plain]), train([dataclasses.replace(plain, y=y)])
+    is_before = (flow.history["phase"] != "all rows").to_numpy()
+    assert 0 < is_before.sum() < len(is_before)
+    np.testing.assert_array_equal(flow.history["objective"][is_before], other.history["objective"][is_before])
+    assert not np.array_equal(flow.history["objective"][~is_before], other.history["objective"][~is_before])
 
 
-@pytest.mark.slow
-def test_the_sparse_gp_that_is_kept_is_the_one_of_all_rows(monkeypatch):
-    monkeypatch.setattr(rows, "is_ahead", lambda a, b, lead: False)
-    training = dataclasses.replace(VALIDATED, sgp_iter=60)
-    (kept,) = train([problem(training=training)])
-    spec = SparseGPSpec(RBF(), Gaussian())
-    (gp,) = train([problem(spec=spec, training=training.without_flow())])
-    assert "the sparse GP was kept" in kept.status and kept.spec.flow_time == 0.0
-    assert kept.history["phase"].unique().tolist() == ["output", "flow", "sparse GP"]
-    # Of these objectives that of the sparse GP alone is a bound of the evidence of what was kept.
-    assert (kept.history["bound"].notna() == (kept.history["phase"] == "sparse GP")).all()
-    assert kept.n_iter == len(kept.history)
-    X = problem().X
+def test_weights_are_found_by_rows_that_neither_model_has_seen():
+    """Targets of held-back rows that the flow alone could know: its weight does not rise."""
+    one = problem(training=dataclasses.replace(VALIDATED, calibrate=False, validation_fraction=0.5), n=120)
+    (mixture,) = train_mixtures([one], 1)
+    held = one.rows(one.held_back())
+    flow, gp = (mixture.trained[name][0] for name in ("flow", "sparse GP"))
     with computing():
-        flow, sparse = (jax.tree.map(jnp.asarray, trained.model) for trained in (kept, gp))
-        there = flow.carry(jnp.asarray(X), jax.random.key(0))
-        np.testing.assert_array_equal(there, X)
-        found, expected = flow.output.conditioned(), sparse.output.conditioned()
-        for a, b in zip(found.marginals(there), expected.marginals(jnp.asarray(X)), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-12)
+        seen = predictive_log_prob(Law.of(flow.before), held.X, held.y, held.seed, held.n_paths)[0]
+        (kept,) = train([one.rows(~one.held_back()).without_flow()])
+        other = predictive_log_prob(Law.of(kept.model), held.X, held.y, held.seed, held.n_paths)[0]
+    expected = mixture_weights(np.stack([seen, other]), PRIOR_ROWS)
+    assert list(mixture.weights.values()) == pytest.approx(list(expected))
+    assert gp.spec == SparseGPSpec(RBF(), Gaussian()) and mixture.first is flow
 
 
-def test_a_flow_that_is_kept_ends_on_all_rows_and_says_so(monkeypatch):
-    monkeypatch.setattr(rows, "is_ahead", lambda a, b, lead: True)
+def test_a_flow_ends_on_all_rows_and_says_so(monkeypatch):
     monkeypatch.setattr(validation.BestState, "scored", _always_better)
     long = dataclasses.replace(VALIDATED, max_iter=300, kl_warmup=20)
     (kept,) = train([problem(training=long)])
-    assert kept.status.startswith("reached max_iter; the flow was kept (log density of 10 held-back rows")
+    assert kept.status.startswith("reached max_iter; log density of 10 held-back rows")
     counts = kept.history["phase"].value_counts()
     assert counts["flow"] == 210 and counts["all rows"] == 90
     scored = kept.history[kept.history[HELD_OUT].notna()]
@@ -217,7 +201,6 @@ def test_rates_and_weights_go_on_from_the_best_state(monkeypatch, rate):
     warm-up of the KL terms from half of its own.
     """
     seen = []
-    monkeypatch.setattr(rows, "is_ahead", lambda a, b, lead: True)
     monkeypatch.setattr(validation.BestState, "scored", functools.partialmethod(_best_at, 100))
     rates_from = loop.rates_from
     monkeypatch.setattr(loop, "rates_from", lambda *args: seen.append(rates_from(*args)) or seen[-1])
@@ -257,23 +240,19 @@ def test_a_flow_that_a_callback_stops_is_kept_without_further_steps():
             return event.phase == "flow"
 
     (kept,) = train([problem(training=dataclasses.replace(VALIDATED, max_iter=400))], [Impatient()])
-    assert kept.status.startswith("stopped by a callback; the flow was kept")
+    assert kept.status.startswith("stopped by a callback; log density of 10 held-back rows")
     assert kept.history["phase"].value_counts().to_dict() == {"flow": 100, "output": 4} and kept.spec.flow_time == 1.0
 
 
 @pytest.mark.slow
-def test_several_models_at_once_choose_as_each_does_alone(monkeypatch):
-    """The branch of accelerators on the CPU, with one flow kept and one sparse GP; folds differ by a row."""
-    monkeypatch.setattr(rows, "is_ahead", lambda a, b, lead: len(a) % 2 == 0)
+def test_several_models_at_once_are_held_back_from_as_each_is_alone(monkeypatch):
+    """The branch of accelerators on the CPU; folds differ by a row."""
     long = dataclasses.replace(VALIDATED, max_iter=40, validation_fraction=0.25)
     problems = [problem(seed, training=long, n=n) for seed, n in ((0, 56), (1, 60))]  # 14 and 15 rows held back
     alone = [train([one])[0] for one in problems]
     monkeypatch.setattr("wishflow.numerics.platform.trains_together", lambda n_models: n_models > 1)
     monkeypatch.setattr("wishflow.numerics.platform.minimises_on_host", lambda n_models: False)
-    together = train(problems)
-    assert ["the flow was kept" in one.status for one in together] == [True, False]
-    for one, other in zip(together, alone, strict=True):
-        assert one.spec.flow_time == other.spec.flow_time
+    for one, other in zip(train(problems), alone, strict=True):
         assert one.history["phase"].unique().tolist() == other.history["phase"].unique().tolist()
         for a, b in zip(leaves(one), leaves(other), strict=True):
             assert a.shape == b.shape and np.isfinite(a).all()

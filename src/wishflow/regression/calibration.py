@@ -18,9 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 import scipy.stats
-from jaxtyping import Array, Float, Int, Scalar
+from jaxtyping import Array, Bool, Float, Int, Scalar
 
 from ..numerics.devices import AnyArray, compiled
+from ..numerics.padding import size_class
 from .batches import padded_batch
 from .sparse_gp import SparseGPModel
 
@@ -28,7 +29,7 @@ from .sparse_gp import SparseGPModel
 LEAST_ROWS = 30
 LEAST_ROWS_BY_INPUT = 60
 # Parts of the rows: a width that depends on the inputs is judged by the errors of each part, and found without them.
-N_PARTS = 4
+N_PARTS = 3
 # With fewer groups than this share of the rows, a scale does not depend on the inputs.
 LEAST_SHARE = 0.5
 # More rows, or paths of their predictions, would say no more.
@@ -55,7 +56,8 @@ LARGEST_LOG = 2.0 * float(np.log(4.0))
 POOLED = np.exp(np.linspace(-0.5, 0.2, 15))
 POOLED_ROWS = 30.0
 
-FitGP = Callable[[Float[np.ndarray, "N D"], Float[np.ndarray, "N P"]], SparseGPModel]
+# A sparse GP of scaled inputs and targets, which are padded to a number of rows.
+FitGP = Callable[[Float[np.ndarray, "N D"], Float[np.ndarray, "N P"], int], SparseGPModel]
 
 
 class Calibration(eqx.Module):
@@ -240,7 +242,7 @@ def recalibrated(rows: HonestRows, fit_gp: FitGP, seed: int) -> Recalibrated:
         gain = rows.by_group(found_h - found)
         if gain.mean() > LEAST_LEAD * gain.std() / np.sqrt(len(gain)):
             scales = np.clip(scale_h * by_output, SCALES[0], SCALES[-1])
-            calibration = _calibration(scales, tail_h, fit_gp(by_input.X, by_input.targets), share * by_input.unit)
+            calibration = _calibration(scales, tail_h, by_input.fitted(fit_gp), share * by_input.unit)
             return Recalibrated(calibration, rows, scales * np.exp(0.5 * share * h), tail_h)
     # One scale for each output, and the tails.
     if not 2.0 * rows.by_group(found - before).sum() > scipy.stats.chi2.ppf(LEVEL, errors.shape[1] + 1):
@@ -333,13 +335,17 @@ class _ErrorSizes:
             return None
         return cls(rows.X[first], (logs - logs.mean(0)) / unit, unit, numbers)
 
+    def fitted(self, fit_gp: FitGP, keep: Bool[np.ndarray, " G"] | slice = slice(None)) -> SparseGPModel:
+        """The GP of some of the groups; padded alike, all such fits share one program."""
+        return fit_gp(self.X[keep], self.targets[keep], size_class(len(self.X)))
+
     def left_out(self, fit_gp: FitGP, seed: int) -> Float[np.ndarray, "N P"]:
         """h at each row by a GP that has not seen the part of the groups that it belongs to."""
         part = np.random.default_rng(seed).permutation(len(self.X)) % N_PARTS
         h = np.empty_like(self.targets)
         for k in range(N_PARTS):
-            model = fit_gp(self.X[part != k], self.targets[part != k])
-            own = padded_batch(self.X[part == k], self.targets[part == k])
+            model = self.fitted(fit_gp, part != k)
+            own = padded_batch(self.X[part == k], self.targets[part == k], size_class(len(self.X)))
             h[part == k] = np.asarray(_means(jax.tree.map(jnp.asarray, model), own.X))[: (part == k).sum()]
         return np.clip(h * self.unit, -LARGEST_LOG, LARGEST_LOG)[self.numbers]
 

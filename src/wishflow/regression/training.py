@@ -299,12 +299,12 @@ def gp_calibration(problem: Problem, model: Any) -> Calibration | None:
     return calibrate(rows, functools.partial(gp_for, problem), problem.seed)
 
 
-def gp_for(problem: Problem, X: Float[np.ndarray, "N D"], y: Float[np.ndarray, "N P"]) -> Any:
-    """A sparse GP of targets that are mostly noise, with the settings of a problem."""
+def gp_for(problem: Problem, X: Float[np.ndarray, "N D"], y: Float[np.ndarray, "N P"], n_rows: int) -> Any:
+    """A sparse GP of targets that are mostly noise, with the settings of a problem; padded to a number of rows."""
     training = problem.training.without_flow()
     training = dataclasses.replace(training, collapsed=True, warm_iter=min(training.warm_iter, MOST_ITERATIONS))
     spec, n_inducing = SparseGPSpec(RBF(), Gaussian()), min(problem.n_inducing, MOST_INDUCING)
-    group = Group.of([Problem(spec, training, X, y, n_inducing, problem.seed)])
+    group = Group.of([Problem(spec, training, X, y, n_inducing, problem.seed)], n_rows)
     return run_phases(phases_of(group), start_of(group), Journal(CallbackList())).models
 
 
