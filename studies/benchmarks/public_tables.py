@@ -7,9 +7,10 @@ Tables are those of `public_table_sets`, fixed before any model was scored on th
 into ten is scored by models that are fitted to the other nine. Inputs and targets are scaled by the training rows, so
 log densities and RMSE are in units of the target's standard deviation. Fit times include compilation.
 
-Results are written after every fold: a run can be stopped and continued. A fold that fails is reported, and tried again
-by the next run. Processes of `--jobs` compute with one thread each. A machine without the package of the tables reads
-them by `--tables FILE.npz`, which `--export FILE.npz` writes elsewhere.
+Results are written after every call: a run can be stopped and continued. A fold that fails is reported, and tried again
+by the next run. On an accelerator the `--group` folds of a call are trained in one program, and their seconds are shared
+out. Processes of `--jobs` compute with one thread each. A machine without the package of the tables reads them by
+`--tables FILE.npz`, which `--export FILE.npz` writes elsewhere.
 
 Bars of the summary: intervals cover as often as `COVERED` says, for each table and model; members score at least as
 the better of flow and sparse GP, less `MEMBERS_MARGIN`; the sparse GP scores at least as the one that is not
@@ -63,8 +64,8 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THRE
 ONE_THREAD_OF_XLA = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 Results = dict[str, dict[str, Any]]
-# Name of the table, name of the model, number of the fold.
-Task = tuple[str, str, int]
+# Name of the table, name of the model, numbers of folds that are fitted in one call.
+Task = tuple[str, str, tuple[int, ...]]
 
 
 # --- tables ------------------------------------------------------------------------------------------
@@ -102,18 +103,23 @@ def scaled(table: Table, train: np.ndarray) -> Table:
 # --- runs --------------------------------------------------------------------------------------------
 
 
-def score_fold(data: str, model: str, fold: int, tables: Path | None = None) -> dict[str, Any]:
-    """Fit a model to nine folds and score the tenth."""
+def score_folds(data: str, model: str, folds: Sequence[int], tables: Path | None = None) -> list[dict[str, Any]]:
+    """For each fold, fit a model to the nine others and score it."""
     warnings.simplefilter("ignore", RuntimeWarning)  # flows that diverge are kept as they were before
     table = load(data, tables)
-    train, test = fold_rows(len(table[1]), fold)
-    X, y = scaled(table, train)
+    rows = [fold_rows(len(table[1]), fold) for fold in folds]
+    parts = [(scaled(table, train), train, test) for train, test in rows]
     started = time.perf_counter()
-    fitted = MODELS[model]().fit(X[train], y[train])
-    seconds = time.perf_counter() - started
-    scores = score_mixture(y[test], *fitted.predict_components(X[test], return_weights=True))
+    models = wf.fit_many([MODELS[model]() for _ in folds], [(X[train], y[train]) for (X, y), train, _ in parts])
+    seconds = (time.perf_counter() - started) / len(folds)
+    return [scored(one, X[test], y[test], seconds) for one, ((X, y), _, test) in zip(models, parts, strict=True)]
+
+
+def scored(fitted: Any, X: np.ndarray, y: np.ndarray, seconds: float) -> dict[str, Any]:
+    """What is kept of a fold."""
+    scores = score_mixture(y, *fitted.predict_components(X, return_weights=True))
     return {
-        "n_test": len(test),
+        "n_test": len(y),
         **{name: scores[name] for name in SCORES},
         "fit_seconds": seconds,
         "weights": {name: float(weight) for name, weight in getattr(fitted, "weights_", {}).items()},
@@ -130,20 +136,23 @@ def key(data: str, model: str) -> str:
     return f"{data}, {model}"
 
 
-def waiting(results: Results, names: Sequence[str], models: Sequence[str], n_folds: int) -> list[Task]:
+def waiting(
+    results: Results, names: Sequence[str], models: Sequence[str], n_folds: int, n_together: int = 1
+) -> list[Task]:
     """Folds without scores; the longest fits come first, so that no process is left alone with them."""
-    tasks = [
-        (data, model, fold)
-        for data, model, fold in itertools.product(names, models, range(n_folds))
-        if str(fold) not in results.get(key(data, model), {}).get("folds", {})
-    ]
+    tasks: list[Task] = []
+    for data, model in itertools.product(names, models):
+        known = results.get(key(data, model), {}).get("folds", {})
+        left = [fold for fold in range(n_folds) if str(fold) not in known]
+        tasks += [
+            (data, model, tuple(folds)) for folds in (left[i : i + n_together] for i in range(0, len(left), n_together))
+        ]
     work = list(MODELS)
     return sorted(tasks, key=lambda task: (-work.index(task[1]), -SETS[task[0]].n_rows))
 
 
-def add(results: Results, task: Task, scores: dict[str, Any], table: Table) -> None:
+def add(results: Results, data: str, model: str, fold: int, scores: dict[str, Any], table: Table) -> None:
     """Put the scores of a fold into the results."""
-    data, model, fold = task
     n_rows, n_inputs = table[0].shape
     cell = results.setdefault(
         key(data, model), {"data": data, "model": model, "n_rows": n_rows, "n_inputs": n_inputs, "folds": {}}
@@ -163,28 +172,29 @@ def limit_threads() -> None:
 def run(options: argparse.Namespace) -> list[Task]:
     """Score the folds that are not in the file yet; those that failed are returned."""
     results = read(options.output)
-    tasks = waiting(results, options.data.split(","), options.models.split(","), options.folds)
+    tasks = waiting(results, options.data.split(","), options.models.split(","), options.folds, options.group)
     if options.jobs > 1:
         limit_threads()
-        found = side_by_side(pool, options.jobs, tasks, score_fold, lambda task: (*task, options.tables))
+        found = side_by_side(pool, options.jobs, tasks, score_folds, lambda task: (*task, options.tables))
     else:
         found = ((task, _attempt(*task, options.tables)) for task in tasks)
     failed = []
-    for task, scores in found:
-        name = f"{key(*task[:2])}, fold {task[2]}"
-        if isinstance(scores, BaseException):
-            failed.append(task)
-            print(f"{name}: {error_text(scores)}", flush=True)
+    for (data, model, folds), rows in found:
+        if isinstance(rows, BaseException):
+            failed.append((data, model, folds))
+            print(f"{key(data, model)}, folds {folds}: {error_text(rows)}", flush=True)
             continue
-        add(results, task, scores, load(task[0], options.tables))
+        for fold, scores in zip(folds, rows, strict=True):
+            add(results, data, model, fold, scores, load(data, options.tables))
+            shown = {label: round(scores[label], 4) for label in (*SCORES, "fit_seconds")}
+            print(f"{key(data, model)}, fold {fold}:", shown, flush=True)
         write_json_atomic(options.output, results)
-        print(f"{name}:", {label: round(scores[label], 4) for label in (*SCORES, "fit_seconds")}, flush=True)
     return failed
 
 
-def _attempt(*task: Any) -> dict[str, Any] | Exception:
+def _attempt(*task: Any) -> list[dict[str, Any]] | Exception:
     try:
-        return score_fold(*task)
+        return score_folds(*task)
     except Exception as error:
         return error
 
@@ -282,6 +292,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--folds", type=int, default=N_FOLDS, help="the first so many of the ten folds")
     parser.add_argument("--jobs", type=int, default=1, help="processes with one thread each")
+    parser.add_argument("--group", type=int, default=1, help="folds that are fitted in one call")
     parser.add_argument("--tables", type=Path, help="read the tables from this file")
     parser.add_argument("--export", type=Path, help="write the tables to this file, and end")
     parser.add_argument("--summary", action="store_true", help="print what the results say, and end")
@@ -305,7 +316,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     else:
         failed = run(options)
         if failed:
-            raise SystemExit(f"{len(failed)} folds have failed; run the command again to try them once more.")
+            raise SystemExit(
+                f"{sum(len(task[2]) for task in failed)} folds have failed; run the command again to try them once more."
+            )
 
 
 if __name__ == "__main__":
