@@ -7,10 +7,10 @@ Tables are those of `public_table_sets`, fixed before any model was scored on th
 into ten is scored by models that are fitted to the other nine. Inputs and targets are scaled by the training rows, so
 log densities and RMSE are in units of the target's standard deviation. Fit times include compilation.
 
-Results are written after every call: a run can be stopped and continued. A fold that fails is reported, and tried again
-by the next run. On an accelerator the `--group` folds of a call are trained in one program, and their seconds are shared
-out. Processes of `--jobs` compute with one thread each. A machine without the package of the tables reads them by
-`--tables FILE.npz`, which `--export FILE.npz` writes elsewhere.
+Results are written after every call: a run can be stopped and continued. A fold that fails is reported, and tried
+again by the next run. On an accelerator the `--group` folds of a call are trained in one program, and their seconds are
+shared out. Processes of `--jobs` compute with one thread each. A machine without the package of the tables reads them
+by `--tables FILE.npz`, which `--export FILE.npz` writes elsewhere.
 
 Bars of the summary: intervals cover as often as `COVERED` says, for each table and model; members score at least as
 the better of flow and sparse GP, less `MEMBERS_MARGIN`; the sparse GP scores at least as the one that is not
@@ -316,9 +316,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     else:
         failed = run(options)
         if failed:
-            raise SystemExit(
-                f"{sum(len(task[2]) for task in failed)} folds have failed; run the command again to try them once more."
-            )
+            n_failed = sum(len(folds) for _, _, folds in failed)
+            raise SystemExit(f"{n_failed} folds have failed; run the command again to try them once more.")
 
 
 if __name__ == "__main__":

@@ -51,9 +51,7 @@ def test_a_run_is_continued_where_it_ended(file_of_tables, tmp_path, monkeypatch
     file = tmp_path / "found.json"
     words = ["--data", "biomass", "--models", "sparse_gp", "--tables", str(file_of_tables), "--output", str(file)]
     monkeypatch.setitem(public_tables.MODELS, "sparse_gp", Normal)
-    monkeypatch.setattr(
-        wf, "fit_many", lambda models, data: [m.fit(*rows) for m, rows in zip(models, data, strict=True)]
-    )
+    monkeypatch.setattr(wf, "fit_many", lambda models, data: [m.fit(*rows) for m, rows in zip(models, data)])  # noqa: B905
     public_tables.main([*words, "--folds", "1"])
     first = json.loads(file.read_text())["biomass, sparse_gp"]["folds"]
     public_tables.main([*words, "--folds", "2"])
