@@ -30,6 +30,7 @@ from ..training.loop import HELD_OUT, went_wrong
 from ..training.specs import TrainingSpec
 from . import plots, prediction
 from .data import checked_rows
+from .explained import NOTHING, warn_of
 from .law import Law
 from .members import Members, train_members
 from .summary import summary_of
@@ -114,7 +115,7 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         `groups` are numbers of groups of rows. X and y may be a sample of `n_rows` rows, whose scales are `scalers`.
         """
         checks.verbosity(self.verbose)
-        n_inducing = checks.positive_int("n_inducing", self.n_inducing)
+        n_inducing = checks.positive_int_or_auto("n_inducing", self.n_inducing)
         self.training_ = self._training(len(X) if n_rows is None else n_rows, X.shape[1])
         self.spec_ = self._model_spec(self.training_, likelihood)
         self.seed_ = checks.fixed_seed(self.random_state)
@@ -138,12 +139,13 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         self.model_, self.history_, self.n_iter_ = trained.model, trained.history, trained.n_iter
         self.status_, self.spec_ = trained.status, trained.spec
         self.calibration_ = trained.calibration
+        warn_of([trained.status])
         # A sparse GP that was kept instead of a flow is one of the inputs.
         self.directions_ = self.directions_[:, : self.model_.output.basis.Z.shape[1] - len(self.directions_)]
 
     def _accept_members(self, found: Members) -> None:
         """Keep the members of each candidate; `model_` is the first flow, or the first sparse GP without flows."""
-        self._accept(dataclasses.replace(found.first, calibration=found.calibrations))
+        self._accept(dataclasses.replace(found.first, calibration=found.calibrations, status=""))
         self.members_ = {name: [one.model for one in trained] for name, trained in found.trained.items()}
         self.member_specs_ = {name: trained[0].spec for name, trained in found.trained.items()}
         self.weights_ = found.weights
@@ -152,6 +154,8 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         self.status_ = f"{n_members} members, weights of candidates: {shares}"
         for name, calibration in found.calibrations.items():
             self.status_ += "" if calibration is None else f"; {name} {calibration.describe()}"
+        if warn_of([one.status for trained in found.trained.values() for one in trained]):
+            self.status_ += f"; {NOTHING}"
         bad = [one.status for trained in found.trained.values() for one in trained if went_wrong(one.status)]
         if bad:
             self.status_ += f"; {len(bad)} fits of members went wrong, the first: {bad[0]}"
