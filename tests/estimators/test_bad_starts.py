@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import wishflow as wf
-from wishflow.callbacks import Callback
 
 REGRESSORS = {"sgp": wf.SparseGPRegressor, "flow": wf.FlowRegressor}
 LONG = [pytest.mark.slow, pytest.mark.long]
@@ -131,48 +130,3 @@ def test_labels_from_bad_starts(case):
     assert model.log_prob(X, y).mean() > share @ np.log(share) - 0.01
     assert np.isfinite(model.predict_proba(X)).all() and model.score(X, y) >= share.max()
     assert_risen(model)
-
-
-def blocks(n_inputs, n_rows=300, seed=0):
-    """Forty inputs and more, of which two matter: at the usual start no row says anything about another."""
-    rng = np.random.default_rng([n_inputs, seed])
-    X = rng.normal(size=(n_rows, n_inputs))
-    return X, 2.0 * (X[:, 0] > 0.0) * (X[:, 1] > 0.0) + 0.5 * rng.normal(size=n_rows)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_many_inputs_do_not_end_as_noise(seed):
-    """The usual start ends there; a longer one is half a nat for each row ahead on rows that nobody saw."""
-    X, y = blocks(40, 800, seed)
-    model = wf.SparseGPRegressor(n_inducing=40, max_iter=100, calibrate=None).fit(X[:300], y[:300])
-    noise_alone = -0.5 * np.log(2.0 * np.pi * y[:300].var()) - 0.5
-    assert "from a long lengthscale" in model.status_ and len(model.history_) == model.n_iter_
-    assert set(model.history_["phase"]) == {"long lengthscale"}
-    assert model.log_prob(X[300:], y[300:]).mean() > noise_alone + 0.2
-
-
-def test_further_starts_are_stopped_by_callbacks_too():
-    class Stop(Callback):
-        def __init__(self):
-            self.n_starts = 0
-
-        def on_start(self, phase, n_steps):
-            self.n_starts += 1
-
-        def on_chunk(self, event):
-            return self.n_starts == 2
-
-    X, y = blocks(40)
-    stop = Stop()
-    wf.SparseGPRegressor(n_inducing=40, max_iter=100, calibrate=None, callbacks=stop).fit(X, y)
-    assert stop.n_starts == 2
-
-
-def test_noise_is_left_as_noise():
-    """Longer starts find no more; the first fit is kept, with its status."""
-    X, _ = blocks(8)
-    y = np.random.default_rng(1).normal(size=300)
-    model = wf.SparseGPRegressor(n_inducing=20, calibrate=None).fit(X, y)
-    mean, std = model.predict(X, return_std=True)
-    assert "lengthscale" not in model.status_
-    assert np.abs(mean - y.mean()).max() < 0.5 * y.std() and abs(std.mean() / y.std() - 1.0) < 0.1

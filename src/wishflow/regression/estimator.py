@@ -27,7 +27,7 @@ from ..training.backends import Workers
 from ..training.checkpoints import checkpoints_of, interruptible, told, watched
 from ..training.loop import HELD_OUT, went_wrong
 from ..training.specs import TrainingSpec
-from . import plots, prediction
+from . import explained, plots, prediction
 from .data import checked_rows
 from .law import Law
 from .members import Mixture, train_mixtures
@@ -110,7 +110,7 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         `groups` are numbers of groups of rows. X and y may be a sample of `n_rows` rows, whose scales are `scalers`.
         """
         checks.verbosity(self.verbose)
-        n_inducing = checks.positive_int("n_inducing", self.n_inducing)
+        n_inducing = checks.positive_int_or_auto("n_inducing", self.n_inducing)
         self.training_ = self._training(len(X) if n_rows is None else n_rows, X.shape[1])
         self.spec_ = self._model_spec(self.training_, likelihood)
         self.seed_ = checks.fixed_seed(self.random_state)
@@ -138,6 +138,7 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         if not found.why:
             self.calibration_: Any = first.calibration
             self.status_ = first.status
+            explained.warn_of([first.status])
             self.status_ += "" if first.calibration is None else f"; {first.calibration.describe()}"
             return
         self.members_ = {name: [one.model for one in trained] for name, trained in found.trained.items()}
@@ -147,6 +148,8 @@ class ModelEstimator(BaseEstimator, abc.ABC):
         self.status_ += f"; weights of candidates: {found.why}"
         for name, calibration in found.calibrations.items():
             self.status_ += "" if calibration is None else f"; {name} {calibration.describe()}"
+        if explained.warn_of([one.status for trained in found.trained.values() for one in trained]):
+            self.status_ += f"; {explained.NOTHING}"
         bad = [one.status for trained in found.trained.values() for one in trained if went_wrong(one.status)]
         if bad and n_members > 1:
             self.status_ += f"; {len(bad)} fits of members went wrong, the first: {bad[0]}"

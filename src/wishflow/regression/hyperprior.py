@@ -1,4 +1,4 @@
-"""A weak prior on the lengthscales and the noise of a sparse GP, so that a few rows do not overfit them.
+"""A weak prior on the lengthscales and the noise of a GP, so that a few rows do not overfit them.
 
 The marginal likelihood of a few dozen rows is flat in some lengthscales and steep in others. Its maximum often has a
 short lengthscale for an input of no relevance, and far too little noise.
@@ -11,9 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Scalar
 
-from ..kernels import AbstractStationaryKernel
-from ..likelihoods import GaussianLikelihood
-from .sparse_gp import SparseGPModel
+from ..kernels import AbstractKernel, AbstractStationaryKernel
+from ..likelihoods import AbstractLikelihood, GaussianLikelihood
 
 # Mean and standard deviation of log ℓ − ½ log D in standardised inputs: at e √D a function is nearly linear over
 # the data. Distances grow with √D (Hvarfner et al. 2024). Chosen on real tables of 24 to 200 rows (docs/decisions.md).
@@ -23,7 +22,7 @@ SPREAD = 0.5
 NOISE_SHAPE = 3.0
 
 
-def hyperprior_penalty(model: SparseGPModel) -> Scalar:
+def hyperprior_penalty(kernel: AbstractKernel, likelihood: AbstractLikelihood) -> Scalar:
     """−log p(ℓ, σ²), 0 at its mode and positive elsewhere:
 
     ½ Σ_d ((log ℓ_d − ½ log D − 1) / 0.5)² + 3 Σ_p (σ²_p − 1 − log σ²_p).
@@ -32,11 +31,11 @@ def hyperprior_penalty(model: SparseGPModel) -> Scalar:
     Other parts, such as "periodic" and "linear", have no penalty, and only Gaussian noise has one. It does not grow
     with N.
     """
-    parts = jax.tree.leaves(model.output.basis.kernel, is_leaf=_is_stationary)
+    parts = jax.tree.leaves(kernel, is_leaf=_is_stationary)
     total = sum((_of_lengthscales(part) for part in parts if _is_stationary(part)), start=jnp.zeros(()))
-    if not isinstance(model.likelihood, GaussianLikelihood):
+    if not isinstance(likelihood, GaussianLikelihood):
         return total
-    noise = model.likelihood.variance
+    noise = likelihood.variance
     return total + NOISE_SHAPE * jnp.sum(noise - 1.0 - jnp.log(noise))
 
 

@@ -86,7 +86,9 @@ def run_collapsed(
 
     def loss(parameters: PyTree) -> Scalar:
         model = eqx.combine(parameters, fixed)
-        value = (prior * hyperprior_penalty(model) - collapsed_bound(model, data)) / data.n_data
+        value = (
+            prior * hyperprior_penalty(model.output.basis.kernel, model.likelihood) - collapsed_bound(model, data)
+        ) / data.n_data
         # A factorisation that fails is a step too far: the line search backs off from a large finite number.
         return jnp.where(jnp.isfinite(value), value, TOO_FAR)
 
@@ -160,7 +162,9 @@ def _value_and_grad(
     def loss(parameters: PyTree) -> tuple[Scalar, tuple[SparseGPModel, CollapsedStatistics]]:
         model = eqx.combine(parameters, fixed)
         statistics = collapsed_statistics(model, data)
-        value = prior * hyperprior_penalty(model) - collapsed_bound(model, data, statistics)
+        value = prior * hyperprior_penalty(model.output.basis.kernel, model.likelihood) - collapsed_bound(
+            model, data, statistics
+        )
         return value / data.n_data, (model, statistics)
 
     (value, (model, statistics)), gradient = jax.value_and_grad(loss, has_aux=True)(ravel_pytree(parameters)[1](vector))
@@ -169,7 +173,7 @@ def _value_and_grad(
 
 
 def best_on_host(model: SparseGPModel, data: Batch) -> SparseGPModel:
-    """`finish_collapsed` by the program of `minimise_on_host`."""
+    """`finish_collapsed` by the program of `CollapsedPhase` on the host."""
     vector = _raveled(eqx.partition(model, _mask(model))[0])
     best = _value_and_grad(on_device(vector), model, data, on_device(0.0))[3]
     return eqx.tree_at(lambda m: m.output.posterior, model, best)
@@ -189,31 +193,28 @@ def _unraveled(vector: np.ndarray, tree: PyTree) -> PyTree:
 
 
 def minimise_on_host(
-    model: SparseGPModel,
-    data: Batch,
+    evaluate: Callable[[Array], tuple[Scalar, Array, Scalar]],
+    parameters: PyTree,
+    n_rows: float,
     n_iter: int,
     on_chunk: Callable[[int, dict[str, np.ndarray]], bool],
-    has_prior: bool = False,
-) -> tuple[SparseGPModel, bool]:
-    """Maximise the collapsed bound with SciPy's L-BFGS-B; `on_chunk` sees every CHUNK iterations and may ask to stop.
+) -> tuple[PyTree, bool]:
+    """Minimise with SciPy's L-BFGS-B; `on_chunk` sees every CHUNK iterations and may ask to stop.
 
-    Ends when an iteration gains less than 1e-8 (relative to the bound per row). Returns the model and whether it
+    `evaluate` gives, for the parameters as one vector, −objective / N, its gradient and the noise. Ends when an
+    iteration gains less than 1e-8 (relative to the objective per row). Returns the parameters and whether they
     converged.
     """
-    parameters, fixed = eqx.partition(model, _mask(model))
     last = {"value": np.inf, "noise": np.nan}
-    prior = on_device(float(has_prior))
 
     def loss(vector: np.ndarray) -> tuple[float, np.ndarray]:
-        found = _value_and_grad(on_device(vector), model, data, prior)[:3]
-        value, gradient, noise = (np.asarray(part) for part in found)
+        value, gradient, noise = (np.asarray(part) for part in evaluate(on_device(vector)))
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
             # A factorisation that failed is a step too far: the line search backs off from a large number.
             return TOO_FAR, np.zeros_like(vector)
         last.update(value=float(value), noise=float(noise))
         return float(value), gradient
 
-    n_rows = float(data.n_data)
     values: list[tuple[float, float, float]] = []
 
     def after_iteration(intermediate_result: scipy.optimize.OptimizeResult) -> None:
@@ -235,7 +236,7 @@ def minimise_on_host(
         values.append((-last["value"] * n_rows, last["noise"], 0.0))
     if len(values) % CHUNK:
         on_chunk(len(values), _records(values[-(len(values) % CHUNK) :]))
-    return eqx.combine(_unraveled(result.x, parameters), fixed), bool(result.success)
+    return _unraveled(result.x, parameters), bool(result.success)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -289,7 +290,14 @@ class CollapsedPhase(AbstractPhase):
             ended[0] = bool(agreed(stop, self.mesh).all())
             return ended[0]
 
-        model, is_converged = minimise_on_host(model, self.data, self.n_iter, on_chunk, self.has_prior)
+        parameters, fixed = eqx.partition(model, _mask(model))
+        prior, n_rows = on_device(float(self.has_prior)), float(self.data.n_data)
+
+        def evaluate(vector: Array) -> tuple[Scalar, Array, Scalar]:
+            return _value_and_grad(vector, model, self.data, prior)[:3]
+
+        parameters, is_converged = minimise_on_host(evaluate, parameters, n_rows, self.n_iter, on_chunk)
+        model = eqx.combine(parameters, fixed)
         status = CONVERGED if is_converged else STOPPED if ended[0] else REACHED
         return Outcome(best_on_host(with_fresh_jitter(model, 1), self.data), (status,))
 
@@ -297,7 +305,7 @@ class CollapsedPhase(AbstractPhase):
 def not_finite() -> TrainingError:
     """The error where the bound cannot be computed at the starting values."""
     return TrainingError(
-        "the collapsed bound is not finite at the starting values of the kernel and the noise; expected a finite "
+        "the objective is not finite at the starting values of the kernel and the noise; expected a finite "
         "number. Variances and lengthscales are in units of scaled data: values near 1 are usual."
     )
 

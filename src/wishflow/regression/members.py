@@ -19,7 +19,6 @@ from jaxtyping import Float, Int
 from ..callbacks import CallbackList
 from ..errors import DataError
 from ..numerics.mixtures import mixture_weights
-from ..numerics.padding import size_class
 from ..training.backends import Workers
 from ..training.checkpoints import checkpoints_among, in_worker, watched
 from ..training.journal import Trained
@@ -28,7 +27,7 @@ from .calibration import MOST_PATHS, MOST_ROWS, Calibration, HonestRows, Recalib
 from .law import Law
 from .prediction import predictive_components, predictive_log_prob, predictive_moments, predictive_scales
 from .specs import FlowSpec
-from .training import Problem, gp_for, has_leave_one_out, is_calibrated, train
+from .training import Problem, equally_large, gp_for, has_leave_one_out, is_calibrated, train
 
 # Names of candidates.
 FLOW, ODE, GP = "flow", "flow without noise", "sparse GP"
@@ -160,17 +159,14 @@ def _candidates(problem: Problem, folds: Int[np.ndarray, " N"], n_members: int) 
 def _parts(problem: Problem, folds: Int[np.ndarray, " N"], n_members: int) -> list[Problem]:
     """The problem of each member: all folds but one.
 
-    The law of a member is not recalibrated, but that of the mixture. All have as many inducing points as the one with
-    the fewest distinct rows can have, so that they have one shape.
+    The law of a member is not recalibrated, but that of the mixture.
     """
     training = dataclasses.replace(problem.training, calibrate=False)
     parts = [
         dataclasses.replace(problem.rows(folds != k), training=training, seed=(problem.seed + k) % 2**32)
         for k in range(n_members)
     ]
-    fewest = min(len(np.unique(part.X, axis=0)) for part in parts)
-    n_inducing = min(problem.n_inducing, size_class(fewest))
-    return [dataclasses.replace(part, n_inducing=n_inducing) for part in parts]
+    return equally_large(parts)
 
 
 def _mixed(

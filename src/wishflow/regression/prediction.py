@@ -27,6 +27,8 @@ from .models import AbstractModel, sample_outputs
 BLOCK = 128
 # Of laws without sample paths, where there are many rows: what is done once for each block is most of the work.
 WIDE_BLOCK = 1024
+# From this product of the numbers of rows and of inducing points on: 4,096 rows for 100 points.
+ROWS_AND_POINTS = 409_600
 QUANTILE_STEPS = 60
 
 
@@ -37,8 +39,10 @@ def by_blocks(function: Callable, X: np.ndarray, *others: np.ndarray, law: Law |
     blocks of many rows are wider where the `law` is known to have no sample paths.
     """
     results, size = [], BLOCK * platform.prediction_blocks() if len(X) > BLOCK else _block_size(len(X))
-    if len(X) > 4 * WIDE_BLOCK and law is not None and not any(c.models.is_stochastic for c in law.candidates):
-        size = max(size, WIDE_BLOCK)
+    if law is not None and not any(c.models.is_stochastic for c in law.candidates):
+        # Of M inducing points, M³ operations are done once for each block and M² for each row.
+        most = max(c.models.output.basis.Z.shape[-2] for c in law.candidates)
+        size = max(size, WIDE_BLOCK) if len(X) > ROWS_AND_POINTS // most else size
     with computing():
         for start in range(0, len(X), size):
             rows = [np.asarray(a[start : start + size], float) for a in (X, *others)]

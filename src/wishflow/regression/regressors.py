@@ -702,12 +702,14 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
 class SparseGPRegressor(ModelRegressor):
     """Sparse Gaussian process regression with several outputs and non-Gaussian noise (SGP).
 
-    With Gaussian noise the collapsed bound is maximised by L-BFGS where N allows; otherwise natural gradients and Adam.
+    With Gaussian noise the marginal likelihood (few rows) or the collapsed bound is maximised by L-BFGS where N allows;
+    otherwise natural gradients and Adam.
 
     Parameters
     ----------
-    n_inducing : int, default=100
-        Number M of inducing points.
+    n_inducing : int or "auto", default="auto"
+        The most inducing points M. With "auto" and Gaussian noise all distinct rows up to 1,500 rows, which is an exact
+        GP, and √(1.6e8 / N) beyond, at least 100. Otherwise, and with `preset="paper"`, 100.
     kernel : str or KernelSpec, default="rbf"
         Kernel of the Gaussian process: "rbf", "matern12", "matern32", "matern52", "linear", "periodic", or a spec from
         `wishflow.kernels`, such as `RBF(lengthscale=2.0) + Linear()`.
@@ -768,7 +770,7 @@ class SparseGPRegressor(ModelRegressor):
     n_iter_ : int
         Number of iterations.
     status_ : str
-        How training ended, and how the law was recalibrated.
+        How training ended, whether the fit explains nothing, and how the law was recalibrated.
     calibration_ : Calibration, dict or None
         The recalibration. None: nothing was changed. With several members a dict by candidate.
     x_scaler_, y_scaler_ : Scaler
@@ -802,7 +804,8 @@ class SparseGPRegressor(ModelRegressor):
     -----
     The model is y = g(x) + noise, or y ~ p(y | g(x)), with one Gaussian process g for each target. It is approximated
     through its values at M inducing points. Inputs and targets are standardised first (targets with Student-t noise by
-    robust scales; counts are not scaled).
+    robust scales; counts are not scaled). With Gaussian noise kernel and noise start from those of an exact GP of 500
+    rows. A fit that is not a nat ahead of noise alone warns, and says so in `status_`.
 
     Recalibration counts groups where `fit` was given `groups` or rows have copies. With fewer than 30 groups nothing is
     recalibrated. The width depends on the inputs only if there are at least 60 groups, and at least half as many groups
@@ -825,7 +828,7 @@ class SparseGPRegressor(ModelRegressor):
 
     def __init__(
         self,
-        n_inducing=100,
+        n_inducing="auto",
         kernel="rbf",
         likelihood="gaussian",
         preset="fast",
@@ -903,8 +906,9 @@ class FlowRegressor(Validated, ModelRegressor):
         "matern52", "linear", "periodic", or a spec from `wishflow.kernels`.
     likelihood : str or LikelihoodSpec, default="gaussian"
         Noise of the targets: "gaussian", "student_t", "poisson", or a spec from `wishflow.likelihoods`.
-    n_inducing : int, default=100
-        Number M of inducing points, of the output GP and of the field.
+    n_inducing : int or "auto", default="auto"
+        The most inducing points M, of the output GP and of the field. With "auto" 100, and for the sparse GP that a
+        flow is compared with as many as `SparseGPRegressor` has.
     flow_time : float, default=1.0
         Length T of the flow. 0 leaves the inputs where they are.
     state_dim : int, optional
@@ -1068,7 +1072,7 @@ class FlowRegressor(Validated, ModelRegressor):
         columns="shared",
         kernel="rbf",
         likelihood="gaussian",
-        n_inducing=100,
+        n_inducing="auto",
         flow_time=1.0,
         state_dim=None,
         sampling="marginal",

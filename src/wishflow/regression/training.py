@@ -33,10 +33,11 @@ from ..wishart.specs import NoDiffusion
 from . import flow, sparse_gp
 from .batches import over_devices, padded_batch
 from .calibration import Calibration, HonestRows, calibrate
+from .exact import EXACT_ROWS, FEWEST, LONG, ExactGP, ExactPhase, automatic_inducing, best_of_starts, sample_of
+from .explained import told
 from .held_back import HeldBack, words
 from .lbfgs import CollapsedPhase
 from .leave_one_out import leave_one_out
-from .long_starts import LONG_START, best_of_starts
 from .objectives import is_bound
 from .specs import FlowSpec, SparseGPSpec
 from .steps import RowSteps
@@ -44,6 +45,8 @@ from .streams import RowStream, StreamSteps
 
 # Targets that are noise for the most part need few iterations and inducing points.
 MOST_ITERATIONS, MOST_INDUCING = 100, 50
+# Inducing points that are this part of the distinct rows are all of them: members have as many as the smallest member.
+NEARLY_ALL = 0.9
 # What a preset chooses by the number of rows, but L-BFGS of a sparse GP does not read, at one value.
 UNREAD_BY_LBFGS: dict[str, Any] = {
     "max_iter": 1,
@@ -65,13 +68,15 @@ class Problem:
     device), which leaves the result as it is.
     Rows that do not fit into memory come from `stream`; X and y are then a sample, of the rows with numbers `index`.
     Rows with equal numbers in `groups` stay on one side of each split (None: each row is a group of its own).
+    `n_inducing` is None for the rule of `most_inducing`; `gp_inducing` are the inducing points of the sparse GP alone
+    (None: as `n_inducing`).
     """
 
     spec: SparseGPSpec | FlowSpec
     training: TrainingSpec
     X: np.ndarray
     y: np.ndarray
-    n_inducing: int
+    n_inducing: int | None
     seed: int
     learning_rate: Callable | None = None
     n_inputs: int | None = None
@@ -80,6 +85,7 @@ class Problem:
     stream: RowStream | None = None
     index: np.ndarray | None = None
     groups: np.ndarray | None = None
+    gp_inducing: int | None = None
 
     @property
     def n_rows(self) -> int:
@@ -94,6 +100,16 @@ class Problem:
     def held_back(self) -> Bool[np.ndarray, " N"]:
         """Which of the rows in memory are held back from a flow."""
         return held_back(len(self.X), self.training.validation_fraction, self.seed, self.groups)
+
+    @property
+    def most_inducing(self) -> int:
+        """The most inducing points: by default more than `FEWEST` for a sparse GP whose q is maximised out alone, since
+        other steps take longer with each of them.
+        """
+        if self.n_inducing is not None:
+            return self.n_inducing
+        has_more = isinstance(self.spec, SparseGPSpec) and _is_collapsed(self)
+        return automatic_inducing(self.n_rows) if has_more else FEWEST
 
     def rows(self, keep: Bool[np.ndarray, " N"]) -> Problem:
         """The problem with some of its rows; a stream is without the others."""
@@ -115,7 +131,20 @@ class Problem:
         spec = SparseGPSpec(self.spec.kernel, self.spec.likelihood)
         stream = None if self.stream is None else self.stream.narrowed(self.n_inputs)
         X, training = self.X[:, : self.n_inputs], self.training.without_flow()
-        return dataclasses.replace(self, spec=spec, training=training, X=X, stream=stream)
+        M = self.n_inducing if self.gp_inducing is None else self.gp_inducing
+        return dataclasses.replace(
+            self, spec=spec, training=training, X=X, stream=stream, n_inducing=M, gp_inducing=None
+        )
+
+
+def equally_large(problems: Sequence[Problem]) -> list[Problem]:
+    """Problems with as many inducing points as the one with the fewest distinct rows can have, so that they have one
+    shape.
+    """
+    fewest = size_class(min(len(np.unique(p.X, axis=0)) for p in problems))
+    n_inducing = min(fewest, *(p.most_inducing for p in problems))
+    gp_inducing = min(fewest, *(p.without_flow().most_inducing for p in problems))
+    return [dataclasses.replace(p, n_inducing=n_inducing, gp_inducing=gp_inducing) for p in problems]
 
 
 def placed(problem: Problem, mesh: Mesh | None) -> Problem:
@@ -154,7 +183,7 @@ class Group:
             data = on_all(stacked([padded_batch(p.X, p.y, n_rows) for p in problems]), problems[0].mesh)
         items = Items(data, np.array([p.n_rows for p in problems]), tuple(p.seed for p in problems))
         if Z is None:
-            Z = tuple(inducing_points(p.X, p.n_inducing, p.seed) for p in problems)
+            Z = tuple(inducing_points(p.X, p.most_inducing, p.seed) for p in problems)
         return cls(tuple(problems), items, Z)
 
     @property
@@ -212,7 +241,8 @@ def _kind(problem: Problem) -> tuple:
     n_held = int(problem.held_back().sum()) if problem.is_validated else 0
     n_kept = problem.n_rows - n_held
     sizes = tuple(None if n == 0 else (size_class(n), *_limits(n, training)) for n in (problem.n_rows, n_kept, n_held))
-    n_inducing = (problem.n_inducing, n_points(problem.X, problem.n_inducing, problem.seed))
+    most = problem.most_inducing
+    n_inducing = (most, n_points(problem.X, most, problem.seed), problem.gp_inducing, _is_exact(problem))
     widths = (problem.X.shape[1], problem.n_inputs, problem.y.shape[1])
     options = (problem.learning_rate, problem.n_paths, problem.mesh, id(problem.stream))
     return type(spec), spec, training, sizes, n_inducing, widths, options
@@ -228,6 +258,13 @@ def _is_collapsed(problem: Problem) -> bool:
     """Whether the output is trained by L-BFGS: q can be maximised out, and the rows are in memory and few enough."""
     training, is_small = problem.training, problem.n_rows <= problem.training.collapsed_limit
     return training.collapsed and is_small and problem.stream is None and isinstance(problem.spec.likelihood, Gaussian)
+
+
+def _is_exact(problem: Problem) -> bool:
+    """Whether the inducing points are the rows, as good as all of them, so that an exact GP takes no longer."""
+    if not _is_collapsed(problem) or problem.n_rows > EXACT_ROWS:
+        return False
+    return problem.most_inducing >= NEARLY_ALL * len(np.unique(problem.X, axis=0))
 
 
 def train_group(problems: list[Problem], calls: CallbackList, indices: tuple[int, ...], n_models: int) -> list[Trained]:
@@ -258,21 +295,25 @@ def _fitted(group: Group, phases: list[AbstractPhase], models: PyTree, journal: 
 
 
 def _fitted_gps(group: Group, journal: Journal) -> list[Trained]:
-    """Sparse GPs; those that end as noise alone are fitted again, from long lengthscales."""
-    trained = _fitted(group, phases_of(group), start_of(group), journal).trained
+    """Sparse GPs; where q is maximised out, from the kernel and the noise of an exact GP of some of the rows."""
     if not all(map(_is_collapsed, group.problems)):
-        return trained
-    n_rows = group.items.data.X.shape[-2]
+        return _fitted(group, phases_of(group), start_of(group), journal).trained
+    trained = _fitted(group, phases_of(group), _exact_start_of(group), journal).trained
+    return [told(one, p.X, p.y) for one, p in zip(trained, group.problems, strict=True)]
 
-    def alone(problem: Problem, Z: np.ndarray, index: int, training: TrainingSpec) -> Trained:
-        one = Group.of([dataclasses.replace(problem, training=training)], n_rows, (Z,))
-        own = Journal(journal.calls, (index,), journal.n_models, journal.clock)
-        return _fitted(one, [_output_phase(one, LONG_START)], start_of(one), own).trained[0]
 
-    return [
-        best_of_starts(first, p.training, p.X, p.y, functools.partial(alone, p, Z, index))
-        for p, first, Z, index in zip(group.problems, trained, group.Z, journal.indices, strict=True)
-    ]
+def _exact_start_of(group: Group) -> PyTree:
+    """Sparse GPs with kernels and noise of exact GPs, from the usual lengthscale and from a longer one."""
+    n_inputs = group.problems[0].X.shape[1]
+    length = max(LONG * n_inputs**0.5, group.training.output_lengthscale)
+    longer = dataclasses.replace(group.training, output_lengthscale=length)
+    starts = [unstacked(start_of(group, training), len(group.problems)) for training in (group.training, longer)]
+    found = []
+    for p, *models in zip(group.problems, *starts, strict=True):
+        sample = sample_of(p.X, p.y, p.seed, p.mesh)
+        gps = [ExactGP.of(on_all(model, p.mesh)) for model in models]
+        found.append(best_of_starts(gps, sample, group.training.warm_iter).put_into(models[0]))
+    return stacked(found)
 
 
 # --- recalibration -------------------------------------------------------------------------------
@@ -303,7 +344,7 @@ def gp_for(problem: Problem, X: Float[np.ndarray, "N D"], y: Float[np.ndarray, "
     """A sparse GP of targets that are mostly noise, with the settings of a problem; padded to a number of rows."""
     training = problem.training.without_flow()
     training = dataclasses.replace(training, collapsed=True, warm_iter=min(training.warm_iter, MOST_ITERATIONS))
-    spec, n_inducing = SparseGPSpec(RBF(), Gaussian()), min(problem.n_inducing, MOST_INDUCING)
+    spec, n_inducing = SparseGPSpec(RBF(), Gaussian()), min(problem.most_inducing, MOST_INDUCING)
     group = Group.of([Problem(spec, training, X, y, n_inducing, problem.seed)], n_rows)
     return run_phases(phases_of(group), start_of(group), Journal(CallbackList())).models
 
@@ -311,12 +352,12 @@ def gp_for(problem: Problem, X: Float[np.ndarray, "N D"], y: Float[np.ndarray, "
 # --- phases --------------------------------------------------------------------------------------
 
 
-def start_of(group: Group) -> PyTree:
-    """Sparse GPs at their starting values."""
+def start_of(group: Group, training: TrainingSpec | None = None) -> PyTree:
+    """Sparse GPs at their starting values, by default those of the group's training."""
+    training = group.training if training is None else training
     parts = zip(group.problems, group.Z, strict=True)
     models = [
-        sparse_gp.build(SparseGPSpec(p.spec.kernel, p.spec.likelihood), group.training, Z, p.y.shape[1])
-        for p, Z in parts
+        sparse_gp.build(SparseGPSpec(p.spec.kernel, p.spec.likelihood), training, Z, p.y.shape[1]) for p, Z in parts
     ]
     return stacked(models)
 
@@ -338,9 +379,13 @@ def _output_phase(group: Group, name: str) -> AbstractPhase:
     has_bound = is_fit and is_bound(group.spec, training)
     if all(map(_is_collapsed, group.problems)):
         mesh = group.problems[0].mesh
-        data = over_devices(group.items.data, mesh)
         # A warm start leads to the same flow with and without the prior.
         has_prior = is_fit and training.hyperprior
+        if is_fit and all(map(_is_exact, group.problems)):
+            batches = tuple(unstacked(group.items.data, n_models))
+            n_iter = training.warm_iter
+            return ExactPhase(name, n_models, unchanged, batches, n_iter, mesh, has_prior, is_bound=has_bound)
+        data = over_devices(group.items.data, mesh)
         return CollapsedPhase(name, n_models, unchanged, data, training.warm_iter, mesh, has_prior, is_bound=has_bound)
     # A user's schedule is the rate of the fit, not that of a warm start.
     rate = training.warm_rate if group.schedule is None or not is_fit else group.schedule
@@ -394,7 +439,7 @@ def flow_from(group: Group, i: int, spec: FlowSpec, start: Any, training: Traini
     """A flow near the identity whose output is that of a sparse GP."""
     problem, Z = group.problems[i], group.Z[i]
     if training.field_inducing is not None:
-        Z = inducing_points(problem.X, min(training.field_inducing, problem.n_inducing), problem.seed)
+        Z = inducing_points(problem.X, min(training.field_inducing, problem.most_inducing), problem.seed)
     # As wide as the GP: one that was fitted beside a flow knows the inputs alone.
     Z = Z[:, : start.output.basis.Z.shape[1]]
     return flow.build(spec, training, start, Z, random_key(problem.seed + 1))

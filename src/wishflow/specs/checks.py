@@ -21,6 +21,15 @@ def positive_int(name: str, value: Any) -> int:
     return int(value)
 
 
+def positive_int_or_auto(name: str, value: Any) -> int | None:
+    """A whole number of at least 1, or None for "auto"."""
+    if isinstance(value, str) and value == "auto":
+        return None
+    if isinstance(value, str):
+        raise OptionError(f"{name}={value!r} given; expected 'auto' or a whole number of at least 1.")
+    return positive_int(name, value)
+
+
 def whole_number(name: str, value: Any, least: int, most: int) -> int:
     """A whole number between two others."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not least <= int(value) <= most:

@@ -105,7 +105,8 @@ class TrainingSpec(Spec):
     -----
     The flow is preceded by a warm start of the output GP alone: `warm_iter` iterations of L-BFGS on the collapsed bound
     where `collapsed` is set, the likelihood is Gaussian and N ≤ `collapsed_limit`; otherwise of stochastic steps at
-    `warm_rate`. Where there is no flow that is the whole fit, with `sgp_iter` iterations from `sgp_lengthscale`.
+    `warm_rate`. Where there is no flow that is the whole fit, with `sgp_iter` iterations from `sgp_lengthscale`, or,
+    with the collapsed bound, from an exact GP of some of the rows that has been fitted from there.
 
     Examples
     --------
