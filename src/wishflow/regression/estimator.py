@@ -33,8 +33,9 @@ from .data import checked_rows
 from .explained import NOTHING, warn_of
 from .law import Law
 from .members import Members, train_members
+from .problems import Problem, placed
 from .summary import summary_of
-from .training import Problem, placed, train
+from .training import train
 
 # Rows further than this from the training data, in standard deviations, are moved here: squares must not overflow.
 FARTHEST = 1e30

@@ -27,8 +27,9 @@ from ..training.loop import warn_of
 from .calibration import MOST_PATHS, MOST_ROWS, Calibration, HonestRows, Recalibrated, recalibrated
 from .law import Law
 from .prediction import predictive_components, predictive_log_prob, predictive_moments
+from .problems import Problem, equally_large
 from .specs import FlowSpec
-from .training import Problem, equally_large, gp_for, is_calibrated, train
+from .training import gp_for, is_calibrated, train
 
 # Names of candidates.
 FLOW, ODE, GP = "flow", "flow without noise", "sparse GP"
