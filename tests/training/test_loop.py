@@ -20,9 +20,10 @@ from wishflow.regression import lbfgs as collapsed
 from wishflow.regression import presets
 from wishflow.regression import training as rows
 from wishflow.regression.batches import padded_batch
+from wishflow.regression.problems import Problem
 from wishflow.regression.specs import FlowSpec
 from wishflow.regression.steps import RowSteps
-from wishflow.regression.training import Problem, alike, train
+from wishflow.regression.training import alike, train
 from wishflow.training import chunk
 from wishflow.training.loop import STATUSES, advance, begin, end, is_over, stopped
 from wishflow.training.objective import weighted

@@ -1,9 +1,9 @@
 """Recalibration of predictive laws by rows that took no part in training.
 
 The recalibrated law is that of μ(x) + c s(x) (Y − μ(x)), Y having the law of the model with mean μ(x). s(x) is a
-constant, or a function of the inputs, exp(½ h(x)), where the errors say so; c is 1, or, with a small probability, a
-width w > 1 for heavy tails. A mixture of normals stays one, so mean, standard deviation, quantiles, draws, components
-and density all describe one law, whose density integrates to one.
+constant, or a function of the inputs, exp(½ h(x)), where the errors say so; c is 1, or, with small probabilities, a
+width w > 1: of heavy tails, and of errors as none of the rows has. A mixture of normals stays one, so mean, standard
+deviation, quantiles, draws, components and density all describe one law, whose density integrates to one.
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ SCALES = STEP ** np.arange(-35.0, 12.0)
 WIDTH_STEPS = (0, 7, 11)
 WIDTHS = tuple(STEP**steps for steps in WIDTH_STEPS)
 TAILS = ((0.0, 1.0), *((share, width) for share in (0.02, 0.05, 0.1, 0.2, 0.3) for width in WIDTHS[1:]))
+# Of n errors the next one is of another kind than all of them with a probability of about 1/(n + 2), by the rule of
+# succession. Such errors are so many times as wide: without them one row that is 20 deviations off costs 200 nats.
+RARE_WIDTH = 5.0
 # Squared errors in units of their variance, before their logarithm.
 SMALLEST_SQUARE = 1e-6
 # |h| at most, for scales from 1/4 to 4: with a law that is far too narrow at one row, its error costs a whole table.
@@ -61,18 +64,18 @@ FitGP = Callable[[Float[np.ndarray, "N D"], Float[np.ndarray, "N P"], int], Spar
 
 
 class Calibration(eqx.Module):
-    """s(x), the share of tails and their width w."""
+    """s(x), and the shares of K kinds of tails and their widths w."""
 
     scale: Float[AnyArray, " P"]
-    tail_share: Float[AnyArray, ""]
-    tail_width: Float[AnyArray, ""]
+    tail_share: Float[AnyArray, " K"]
+    tail_width: Float[AnyArray, " K"]
     log_scale: SparseGPModel | None = None
     unit: Float[AnyArray, " P"] | None = None
 
     @classmethod
     def neutral(cls, n_outputs: int) -> Calibration:
         """The one that changes nothing."""
-        return cls(np.ones(n_outputs), np.zeros(()), np.ones(()))
+        return cls(np.ones(n_outputs), np.zeros(1), np.ones(1))
 
     def scales(self, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
         """s(x) of each output at states, whose first columns are the scaled inputs."""
@@ -88,14 +91,12 @@ class Calibration(eqx.Module):
         return jnp.clip(h, -LARGEST_LOG, LARGEST_LOG)
 
     def parts(self) -> tuple[tuple[Scalar, Scalar], ...]:
-        """Probability and factor c of the two parts of the law."""
-        share, width = jnp.asarray(self.tail_share), jnp.asarray(self.tail_width)
-        return ((1.0 - share, jnp.ones_like(width)), (share, width))
+        """Probability and factor c of the parts of the law, its centre first."""
+        shares, widths = jnp.asarray(self.tail_share), jnp.asarray(self.tail_width)
+        return ((1.0 - jnp.sum(shares), jnp.ones_like(widths[0])), *zip(shares, widths, strict=True))
 
     def parts_at(self, X: Float[Array, "N D"]) -> tuple[tuple[Scalar, Float[Array, "N P"]], ...]:
-        """Log probability of the two parts, and their scales c s(x) at states; without tails the second one has the
-        probability zero.
-        """
+        """Log probability of the parts, and their scales c s(x) at states."""
         scales = self.scales(X)
         return tuple((jnp.log(share), scales * width) for share, width in self.parts())
 
@@ -107,10 +108,12 @@ class Calibration(eqx.Module):
         """What it does, in words."""
         by_input = " and depend on the inputs" if self.log_scale is not None else ""
         sizes = ", ".join(f"{value:.2f}" for value in np.asarray(self.scale))
-        tails = ""
-        if float(self.tail_share) > 0.0:
-            tails = f"; {float(self.tail_share):.0%} of the mass is {float(self.tail_width):.0f} times as wide"
-        return f"recalibrated: deviations from the mean are multiplied by {sizes}{by_input}{tails}"
+        tails = [
+            f"; {share:.1%} of the mass is {width:.0f} times as wide"
+            for share, width in zip(np.asarray(self.tail_share), np.asarray(self.tail_width), strict=True)
+            if share > 0.0
+        ]
+        return f"recalibrated: deviations from the mean are multiplied by {sizes}{by_input}{''.join(tails)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,14 +195,22 @@ class HonestRows:
 class Recalibrated:
     """A recalibration, None where the law of the models is as good, beside the rows that asked for it.
 
-    `scales` and `tail` are those of the recalibrated law at the rows; a scale that depends on the inputs is, at each
-    row, found without that row.
+    `scales` are those of the recalibrated law at the rows; a scale that depends on the inputs is, at each row, found
+    without that row. `tails` are the shares and widths of its tails.
     """
 
     calibration: Calibration | None
     rows: HonestRows
     scales: Float[np.ndarray, "N P"]
-    tail: tuple[float, float] = TAILS[0]
+    tails: tuple[tuple[float, float], ...] = ()
+
+    @classmethod
+    def of(cls, calibration: Calibration | None, rows: HonestRows, scales: Float[np.ndarray, "N P"]) -> Recalibrated:
+        """A recalibration whose scales at the rows are known."""
+        if calibration is None:
+            return cls(None, rows, scales)
+        tails = zip(calibration.tail_share.tolist(), calibration.tail_width.tolist(), strict=True)
+        return cls(calibration, rows, scales, tuple((share, width) for share, width in tails if share > 0.0))
 
     def widened(self, factor: float) -> Recalibrated:
         """The law with all scales times a factor."""
@@ -212,10 +223,9 @@ class Recalibrated:
 
     def log_densities_of(self, errors: Float[np.ndarray, "N P"]) -> Float[np.ndarray, " N"]:
         """The same of given errors."""
-        share, width = self.tail
-        narrow = self.rows.log_densities(errors, self.scales)
-        wide = narrow if share == 0.0 else self.rows.log_densities(errors, width * self.scales)
-        return _with_tail(narrow, wide, share)
+        parts = ((1.0 - sum(share for share, _ in self.tails), 1.0), *self.tails)
+        logs = [np.log(share) + self.rows.log_densities(errors, width * self.scales) for share, width in parts]
+        return scipy.special.logsumexp(np.stack(logs), axis=0)
 
 
 def recalibrated(rows: HonestRows, fit_gp: FitGP, seed: int) -> Recalibrated:
@@ -242,13 +252,15 @@ def recalibrated(rows: HonestRows, fit_gp: FitGP, seed: int) -> Recalibrated:
         gain = rows.by_group(found_h - found)
         if gain.mean() > LEAST_LEAD * gain.std() / np.sqrt(len(gain)):
             scales = np.clip(scale_h * by_output, SCALES[0], SCALES[-1])
-            calibration = _calibration(scales, tail_h, by_input.fitted(fit_gp), share * by_input.unit)
-            return Recalibrated(calibration, rows, scales * np.exp(0.5 * share * h), tail_h)
+            tails, gp = _with_rare(rows, tail_h), jax.tree.map(np.asarray, by_input.fitted(fit_gp))
+            calibration = Calibration(scales, *tails, gp, share * by_input.unit)
+            return Recalibrated.of(calibration, rows, scales * np.exp(0.5 * share * h))
     # One scale for each output, and the tails.
     if not 2.0 * rows.by_group(found - before).sum() > scipy.stats.chi2.ppf(LEVEL, errors.shape[1] + 1):
         return none
     scales = np.clip(scale * by_output, SCALES[0], SCALES[-1])
-    return Recalibrated(_calibration(scales, tail, None, None), rows, np.broadcast_to(scales, errors.shape), tail)
+    calibration = Calibration(scales, *_with_rare(rows, tail))
+    return Recalibrated.of(calibration, rows, np.broadcast_to(scales, errors.shape))
 
 
 def calibrate(rows: HonestRows, fit_gp: FitGP, seed: int) -> Calibration | None:
@@ -256,11 +268,10 @@ def calibrate(rows: HonestRows, fit_gp: FitGP, seed: int) -> Calibration | None:
     return recalibrated(rows, fit_gp, seed).calibration
 
 
-def _calibration(
-    scale: Float[np.ndarray, " P"], tail: tuple[float, float], model: SparseGPModel | None, unit: np.ndarray | None
-) -> Calibration:
-    model = None if model is None else jax.tree.map(np.asarray, model)
-    return Calibration(scale, np.asarray(tail[0]), np.asarray(tail[1]), model, unit)
+def _with_rare(rows: HonestRows, tail: tuple[float, float]) -> tuple[Float[np.ndarray, " K"], Float[np.ndarray, " K"]]:
+    """Shares and widths of the tail that the rows ask for, and of errors as none of them has."""
+    rare, (share, width) = 1.0 / (len(rows.first_of_groups()[0]) + 2.0), tail
+    return np.array([(1.0 - rare) * share, rare]), np.array([width, RARE_WIDTH])
 
 
 def _scale_and_tails(
@@ -272,7 +283,8 @@ def _scale_and_tails(
     """
 
     def densities(scale: float, tail: tuple[float, float]) -> Float[np.ndarray, " N"]:
-        return Recalibrated(None, rows, scale * relative, tail).log_densities_of(errors)
+        tails = () if tail[0] == 0.0 else (tail,)
+        return Recalibrated(None, rows, scale * relative, tails).log_densities_of(errors)
 
     wider = SCALES[-1] * STEP ** np.arange(1.0, WIDTH_STEPS[-1] + 1.0)
     coarse = np.stack([rows.log_densities(errors, s * relative) for s in (*SCALES, *wider)])

@@ -27,7 +27,7 @@ from .data import (
 )
 from .estimator import ModelEstimator, Validated, check_average
 from .flow_options import flow_spec, flow_training
-from .training import Problem
+from .problems import Problem
 
 
 class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):

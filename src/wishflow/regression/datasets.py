@@ -19,9 +19,9 @@ from ..numerics.devices import computing
 from ..numerics.meshes import n_processes, process_number
 from ..numerics.scaling import Scaler
 from ..specs import checks
+from .problems import Problem
 from .streams import RowStream, Scales
 from .tables import Table, batches_of, numbers_of, opened, summary_of
-from .training import Problem
 
 # Fewer rows than this in each part are for `fit`.
 LEAST_ROWS = 100

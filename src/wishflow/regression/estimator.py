@@ -31,8 +31,8 @@ from . import explained, plots, prediction
 from .data import checked_rows
 from .law import Law
 from .members import Mixture, train_mixtures
+from .problems import Problem, placed
 from .summary import summary_of
-from .training import Problem, placed
 
 # Rows further than this from the training data, in standard deviations, are moved here: squares must not overflow.
 FARTHEST = 1e30

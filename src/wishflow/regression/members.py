@@ -26,8 +26,9 @@ from ..training.loop import warn_of
 from .calibration import MOST_PATHS, MOST_ROWS, Calibration, HonestRows, Recalibrated, pooled_factor, recalibrated
 from .law import Law
 from .prediction import predictive_components, predictive_log_prob, predictive_moments, predictive_scales
+from .problems import Problem, equally_large
 from .specs import FlowSpec
-from .training import Problem, equally_large, gp_for, has_leave_one_out, is_calibrated, train
+from .training import gp_for, has_leave_one_out, is_calibrated, train
 
 # Names of candidates.
 FLOW, ODE, GP = "flow", "flow without noise", "sparse GP"
@@ -274,10 +275,8 @@ def _law_of(
         honest = dataclasses.replace(honest, shrink=_shrink(some, models, honest))
     if not is_given:
         return recalibrated(honest, functools.partial(gp_for, problem), problem.seed)
-    if calibration is None:
-        return Recalibrated(None, honest, np.ones_like(some.y))
-    tail = (float(calibration.tail_share), float(calibration.tail_width))
-    return Recalibrated(calibration, honest, predictive_scales(calibration, X), tail)
+    scales = np.ones_like(some.y) if calibration is None else predictive_scales(calibration, X)
+    return Recalibrated.of(calibration, honest, scales)
 
 
 def _shrink(problem: Problem, models: list[Any], rows: HonestRows) -> Float[np.ndarray, " P"]:

@@ -219,8 +219,9 @@ def _recalibrated(
     if calibration is None:
         return draws
     centre = predictive_moments(Law((candidate,)), X, law_seed, n_paths)[0]
-    is_tail = rng.random((*draws.shape[:2], 1)) < calibration.tail_share
-    scales = predictive_scales(calibration, X) * np.where(is_tail, calibration.tail_width, 1.0)
+    widths = np.concatenate([calibration.tail_width, [1.0]])
+    which = np.searchsorted(np.cumsum(calibration.tail_share), rng.random((*draws.shape[:2], 1)), side="right")
+    scales = predictive_scales(calibration, X) * widths[which]
     return centre + scales * (draws - centre)
 
 

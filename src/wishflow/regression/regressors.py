@@ -40,10 +40,10 @@ from .diagnosis import LEVELS, Diagnosis, diagnosis_of
 from .estimator import ModelEstimator, Validated, check_average, with_log_rate
 from .flow_options import flow_spec, flow_training
 from .presets import PRESETS
+from .problems import Problem
 from .regions import JointRegion
 from .specs import SparseGPSpec
 from .summary import diffusion_ratio
-from .training import Problem
 
 N_COVARIANCE_DRAWS = 500
 

@@ -125,6 +125,7 @@ def _calibration_shapes(calibration: Calibration | None) -> dict[str, Any] | Non
     by_input = calibration.log_scale
     return {
         "n_targets": len(calibration.scale),
+        "n_tails": len(calibration.tail_share),
         "inducing": None if by_input is None else list(by_input.output.basis.Z.shape),
     }
 
@@ -191,14 +192,15 @@ def _restored_calibration(
     if shapes is None:
         return None
     found = jax.tree.map(np.asarray, unflatten_arrays(_calibration_template(header, shapes), arrays))
-    is_law = (found.scale > 0).all() and 0.0 <= found.tail_share <= 1.0 and found.tail_width > 0.0
-    require(is_law, "the recalibration has scales that are not positive, or a tail share that is not between 0 and 1")
+    shares, widths = found.tail_share, found.tail_width
+    is_law = (found.scale > 0).all() and (widths > 0.0).all() and (shares >= 0.0).all() and shares.sum() <= 1.0
+    require(is_law, "the recalibration has scales that are not positive, or tail shares that are no probabilities")
     return found
 
 
 def _calibration_template(header: dict[str, Any], shapes: dict[str, Any]) -> Calibration:
     training, n_targets = specs.from_json(header["training"]), shapes["n_targets"]
-    scale, one = np.ones(n_targets), np.ones(())
+    scale, one = np.ones(n_targets), np.ones(shapes["n_tails"])
     if shapes["inducing"] is None:
         return Calibration(scale, one, one)
     n_inducing, dim = shapes["inducing"]

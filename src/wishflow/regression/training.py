@@ -10,11 +10,9 @@ from typing import Any
 import jax
 import numpy as np
 import pandas as pd
-from jax.sharding import Mesh
-from jaxtyping import Bool, Float, PyTree
+from jaxtyping import Float, PyTree
 
 from ..callbacks import CallbackList
-from ..errors import OptionError
 from ..inducing.points import inducing_points, n_points
 from ..kernels import RBF
 from ..likelihoods import Gaussian, Poisson
@@ -28,25 +26,22 @@ from ..training.loop import DIVERGED, STOPPED, StochasticPhase, went_wrong
 from ..training.phases import AbstractPhase, Items, Outcome, Schedule, Stretch, run_phases, unchanged
 from ..training.specs import TrainingSpec
 from ..training.stacks import stacked, unstacked
-from ..training.validation import held_back
-from ..wishart.specs import NoDiffusion
 from . import flow, sparse_gp
 from .batches import over_devices, padded_batch
 from .calibration import Calibration, HonestRows, calibrate
-from .exact import EXACT_ROWS, FEWEST, LONG, ExactGP, ExactPhase, automatic_inducing, best_of_starts, sample_of
+from .exact import LONG, ExactGP, ExactPhase, best_of_starts, sample_of
 from .explained import told
 from .held_back import HeldBack, words
 from .lbfgs import CollapsedPhase
 from .leave_one_out import leave_one_out
 from .objectives import is_bound
+from .problems import Problem, is_collapsed, is_exact
 from .specs import FlowSpec, SparseGPSpec
 from .steps import RowSteps
-from .streams import RowStream, StreamSteps
+from .streams import StreamSteps
 
 # Targets that are noise for the most part need few iterations and inducing points.
 MOST_ITERATIONS, MOST_INDUCING = 100, 50
-# Inducing points that are this part of the distinct rows are all of them: members have as many as the smallest member.
-NEARLY_ALL = 0.9
 # What a preset chooses by the number of rows, but L-BFGS of a sparse GP does not read, at one value.
 UNREAD_BY_LBFGS: dict[str, Any] = {
     "max_iter": 1,
@@ -59,105 +54,6 @@ UNREAD_BY_LBFGS: dict[str, Any] = {
     "field_lengthscale": 1.0,
     "dof": None,
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Problem:
-    """A model to train on scaled data; a state may be wider than the inputs, which are its first `n_inputs` columns
-    (None: all). `n_paths` are the sample paths of a prediction. Batches are split over the devices of `mesh` (None: one
-    device), which leaves the result as it is.
-    Rows that do not fit into memory come from `stream`; X and y are then a sample, of the rows with numbers `index`.
-    Rows with equal numbers in `groups` stay on one side of each split (None: each row is a group of its own).
-    `n_inducing` is None for the rule of `most_inducing`; `gp_inducing` are the inducing points of the sparse GP alone
-    (None: as `n_inducing`).
-    """
-
-    spec: SparseGPSpec | FlowSpec
-    training: TrainingSpec
-    X: np.ndarray
-    y: np.ndarray
-    n_inducing: int | None
-    seed: int
-    learning_rate: Callable | None = None
-    n_inputs: int | None = None
-    n_paths: int = 100
-    mesh: Mesh | None = None
-    stream: RowStream | None = None
-    index: np.ndarray | None = None
-    groups: np.ndarray | None = None
-    gp_inducing: int | None = None
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows, also of those that are not in memory."""
-        return len(self.X) if self.stream is None else self.stream.n_rows
-
-    @property
-    def is_validated(self) -> bool:
-        """Whether rows are held back from training: those of flows whose training says so."""
-        return isinstance(self.spec, FlowSpec) and self.training.validation_fraction > 0.0
-
-    def held_back(self) -> Bool[np.ndarray, " N"]:
-        """Which of the rows in memory are held back from a flow."""
-        return held_back(len(self.X), self.training.validation_fraction, self.seed, self.groups)
-
-    @property
-    def most_inducing(self) -> int:
-        """The most inducing points: by default more than `FEWEST` for a sparse GP whose q is maximised out alone, since
-        other steps take longer with each of them.
-        """
-        if self.n_inducing is not None:
-            return self.n_inducing
-        has_more = isinstance(self.spec, SparseGPSpec) and _is_collapsed(self)
-        return automatic_inducing(self.n_rows) if has_more else FEWEST
-
-    def rows(self, keep: Bool[np.ndarray, " N"]) -> Problem:
-        """The problem with some of its rows; a stream is without the others."""
-        groups = None if self.groups is None else self.groups[keep]
-        some = dataclasses.replace(self, X=self.X[keep], y=self.y[keep], groups=groups)
-        if self.stream is None or self.index is None:
-            return some
-        stream = self.stream.without(self.index[~keep])
-        return dataclasses.replace(some, stream=stream, index=self.index[keep])
-
-    def without_noise(self) -> Problem:
-        """A flow that is an ordinary differential equation."""
-        assert isinstance(self.spec, FlowSpec)
-        spec = dataclasses.replace(self.spec, diffusion=NoDiffusion(), drift_posterior="point")
-        return dataclasses.replace(self, spec=spec)
-
-    def without_flow(self) -> Problem:
-        """The sparse GP alone, of the inputs alone."""
-        spec = SparseGPSpec(self.spec.kernel, self.spec.likelihood)
-        stream = None if self.stream is None else self.stream.narrowed(self.n_inputs)
-        X, training = self.X[:, : self.n_inputs], self.training.without_flow()
-        M = self.n_inducing if self.gp_inducing is None else self.gp_inducing
-        return dataclasses.replace(
-            self, spec=spec, training=training, X=X, stream=stream, n_inducing=M, gp_inducing=None
-        )
-
-
-def equally_large(problems: Sequence[Problem]) -> list[Problem]:
-    """Problems with as many inducing points as the one with the fewest distinct rows can have, so that they have one
-    shape.
-    """
-    fewest = size_class(min(len(np.unique(p.X, axis=0)) for p in problems))
-    n_inducing = min(fewest, *(p.most_inducing for p in problems))
-    gp_inducing = min(fewest, *(p.without_flow().most_inducing for p in problems))
-    return [dataclasses.replace(p, n_inducing=n_inducing, gp_inducing=gp_inducing) for p in problems]
-
-
-def placed(problem: Problem, mesh: Mesh | None) -> Problem:
-    """The problem with its rows over the devices of a mesh."""
-    stream = problem.stream
-    if stream is None or mesh is None:
-        return dataclasses.replace(problem, mesh=mesh)
-    if stream.n_parts % mesh.size:
-        raise OptionError(
-            f"{mesh.size} devices given for n_parts={stream.n_parts}; expected a number of devices that divides it: "
-            "pass n_parts as a multiple of it."
-        )
-    return dataclasses.replace(problem, mesh=mesh, stream=stream.on(mesh))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,7 +130,7 @@ def _kind(problem: Problem) -> tuple:
     Log rates of counts are numbers in the arrays of a model, so they may differ, as the seed and the data may.
     """
     spec, training = problem.spec, problem.training
-    if isinstance(spec, SparseGPSpec) and _is_collapsed(problem):
+    if isinstance(spec, SparseGPSpec) and is_collapsed(problem):
         training = dataclasses.replace(training, **UNREAD_BY_LBFGS)
     if isinstance(spec.likelihood, Poisson):
         spec = dataclasses.replace(spec, likelihood=Poisson())
@@ -242,7 +138,7 @@ def _kind(problem: Problem) -> tuple:
     n_kept = problem.n_rows - n_held
     sizes = tuple(None if n == 0 else (size_class(n), *_limits(n, training)) for n in (problem.n_rows, n_kept, n_held))
     most = problem.most_inducing
-    n_inducing = (most, n_points(problem.X, most, problem.seed), problem.gp_inducing, _is_exact(problem))
+    n_inducing = (most, n_points(problem.X, most, problem.seed), problem.gp_inducing, is_exact(problem))
     widths = (problem.X.shape[1], problem.n_inputs, problem.y.shape[1])
     options = (problem.learning_rate, problem.n_paths, problem.mesh, id(problem.stream))
     return type(spec), spec, training, sizes, n_inducing, widths, options
@@ -252,19 +148,6 @@ def _limits(n_rows: int, training: TrainingSpec) -> tuple[bool, ...]:
     """Decisions that the number of rows makes: L-BFGS or stochastic steps, and whether a batch holds all rows."""
     batches = (training.batch_rows(n) for n in (1, training.n_train_samples))
     return n_rows <= training.collapsed_limit, *(n_rows <= size for size in batches)
-
-
-def _is_collapsed(problem: Problem) -> bool:
-    """Whether the output is trained by L-BFGS: q can be maximised out, and the rows are in memory and few enough."""
-    training, is_small = problem.training, problem.n_rows <= problem.training.collapsed_limit
-    return training.collapsed and is_small and problem.stream is None and isinstance(problem.spec.likelihood, Gaussian)
-
-
-def _is_exact(problem: Problem) -> bool:
-    """Whether the inducing points are the rows, as good as all of them, so that an exact GP takes no longer."""
-    if not _is_collapsed(problem) or problem.n_rows > EXACT_ROWS:
-        return False
-    return problem.most_inducing >= NEARLY_ALL * len(np.unique(problem.X, axis=0))
 
 
 def train_group(problems: list[Problem], calls: CallbackList, indices: tuple[int, ...], n_models: int) -> list[Trained]:
@@ -296,7 +179,7 @@ def _fitted(group: Group, phases: list[AbstractPhase], models: PyTree, journal: 
 
 def _fitted_gps(group: Group, journal: Journal) -> list[Trained]:
     """Sparse GPs; where q is maximised out, from the kernel and the noise of an exact GP of some of the rows."""
-    if not all(map(_is_collapsed, group.problems)):
+    if not all(map(is_collapsed, group.problems)):
         return _fitted(group, phases_of(group), start_of(group), journal).trained
     trained = _fitted(group, phases_of(group), _exact_start_of(group), journal).trained
     return [told(one, p.X, p.y) for one, p in zip(trained, group.problems, strict=True)]
@@ -377,11 +260,11 @@ def _output_phase(group: Group, name: str) -> AbstractPhase:
     # Where there is no flow this phase is the whole fit.
     is_fit = isinstance(group.spec, SparseGPSpec)
     has_bound = is_fit and is_bound(group.spec, training)
-    if all(map(_is_collapsed, group.problems)):
+    if all(map(is_collapsed, group.problems)):
         mesh = group.problems[0].mesh
         # A warm start leads to the same flow with and without the prior.
         has_prior = is_fit and training.hyperprior
-        if is_fit and all(map(_is_exact, group.problems)):
+        if is_fit and all(map(is_exact, group.problems)):
             batches = tuple(unstacked(group.items.data, n_models))
             n_iter = training.warm_iter
             return ExactPhase(name, n_models, unchanged, batches, n_iter, mesh, has_prior, is_bound=has_bound)

@@ -24,7 +24,8 @@ from wishflow.callbacks import Callback, ChunkEvent
 from wishflow.numerics.devices import compiler_options
 from wishflow.numerics.platform import on_accelerator
 from wishflow.regression import training as rows
-from wishflow.regression.training import Problem, train
+from wishflow.regression.problems import Problem
+from wishflow.regression.training import train
 from wishflow.training import chunk, loop
 
 from ..speed.arithmetic import operations
