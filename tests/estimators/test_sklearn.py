@@ -44,6 +44,7 @@ def one_size(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator, check", [check for estimator in CHECKED for check in checks_of(estimator)])
 @pytest.mark.filterwarnings("ignore:training of model .* diverged:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:the fit explains nothing")  # some checks have targets without any signal
 def test_scikit_learn_checks_with_small_settings(estimator, check, one_size):
     check(estimator)
 
@@ -61,6 +62,7 @@ def test_scikit_learn_checks_with_small_settings(estimator, check, one_size):
     ids=lambda estimator: type(estimator).__name__,
 )
 @pytest.mark.filterwarnings("ignore:training of model .* diverged:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:the fit explains nothing")  # some checks have targets without any signal
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_scikit_learn_checks_with_defaults_and_no_expected_failure(estimator):
     results = check_estimator(estimator, on_fail="raise")
