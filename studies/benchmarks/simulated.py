@@ -36,7 +36,7 @@ def scores(model: Any, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
     return {
         "log_density": float(model.log_prob(X, y).mean()),
         "coverage_95": float(np.mean((low <= y) & (y <= high))),
-        "is_flow": float("the flow was kept" in model.status_),
+        "is_flow": float(getattr(model, "weights_", {}).get("flow", 0.0) > 0.5),
     }
 
 

@@ -84,8 +84,9 @@ def statuses(result: dict[str, Any]) -> list[str]:
 
 
 def is_kept_text(status: str) -> bool:
-    """Whether a fit ended so; older results have another sentence for it."""
-    return "the sparse GP was kept" in status or "the sparse GP without a flow" in status
+    """Whether a fit ended so; older results have other sentences for it."""
+    sentences = ("weights of candidates: sparse GP 1.00", "the sparse GP was kept", "the sparse GP without a flow")
+    return any(sentence in status for sentence in sentences)
 
 
 def split_scores(result: dict[str, Any], score: str) -> np.ndarray:

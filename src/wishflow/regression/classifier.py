@@ -89,8 +89,8 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
     n_members : int, default=1
         K > 1 fits K members, each without one fold of the rows. Probabilities are then also means over the members.
     validation_fraction : float, optional
-        Part of the rows that is held back from training, as in `FlowRegressor` (rows of a group together). The preset
-        `fast` holds back a tenth from 600 rows on, `paper` none.
+        Part of the rows that is held back from training, as in `FlowRegressor` (rows of a group together): these rows
+        weigh the flow and a sparse GP. The preset `fast` holds back a tenth from 600 rows on, `paper` none.
     drift_posterior : {"point", "gaussian"}, default="point"
         Whether the weights of the drift are fitted or have a posterior, as in `FlowRegressor`.
     checkpoint_dir : str, path or Checkpointing, optional
@@ -108,9 +108,9 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
     classes_ : ndarray of shape (C,)
         The labels, sorted.
     model_ : FlowModel
-        The fitted model, of scaled inputs; with several members the first flow.
+        The fitted flow, of scaled inputs; with several members the first.
     spec_ : FlowSpec
-        The model that was kept.
+        What `model_` is.
     training_ : TrainingSpec
         How the model was trained: the preset with the options that were given.
     history_ : DataFrame
@@ -120,7 +120,7 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
     n_iter_ : int
         Number of iterations.
     status_ : str
-        How training ended, and what was kept.
+        How training ended, and the weights of the candidates.
     x_scaler_ : Scaler
         Scales of the inputs.
     seed_ : int
@@ -130,7 +130,7 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
     target_names_ : list of str or None
         Names of the targets; None where `y` had none.
     members_ : dict of str to list
-        Models of all members by candidate. Only with `n_members` above 1, as the following ones.
+        Models of all members by candidate. Only where there were several candidates or members, as the following ones.
     member_specs_ : dict of str to Spec
         Specs of the candidates.
     weights_ : dict of str to float

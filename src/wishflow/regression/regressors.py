@@ -908,7 +908,7 @@ class FlowRegressor(Validated, ModelRegressor):
         Noise of the targets: "gaussian", "student_t", "poisson", or a spec from `wishflow.likelihoods`.
     n_inducing : int or "auto", default="auto"
         The most inducing points M, of the output GP and of the field. With "auto" 100, and for the sparse GP that a
-        flow is compared with as many as `SparseGPRegressor` has.
+        flow is mixed with as many as `SparseGPRegressor` has.
     flow_time : float, default=1.0
         Length T of the flow. 0 leaves the inputs where they are.
     state_dim : int, optional
@@ -958,9 +958,9 @@ class FlowRegressor(Validated, ModelRegressor):
     n_members : int, default=1
         K > 1 fits K members, each without one fold of the rows, and mixes them. See Notes.
     calibrate : {"auto", None}, default="auto"
-        With "auto" and Gaussian noise the predictive law is recalibrated where a test says that it is needed. A single
-        flow is recalibrated by the rows held back from it, if these are at least 30 (60 for a width that depends on the
-        inputs) or, with groups, of as many groups. None turns it off. `preset="paper"` has none.
+        With "auto" and Gaussian noise the predictive law is recalibrated where a test says that it is needed: a single
+        flow by the rows held back from it, if these are at least 30 (60 for a width that depends on the inputs) or,
+        with groups, of as many groups. None turns it off. `preset="paper"` has none.
     drift_posterior : {"point", "gaussian"}, default="point"
         "point" is a fitted drift with the penalty ½‖m_f‖², as in the paper. With "gaussian" its weights have a
         posterior and its full KL divergence, and each path draws a function, so that what is not known of the drift
@@ -975,16 +975,15 @@ class FlowRegressor(Validated, ModelRegressor):
     backend_params : dict, optional
         Options of the backend.
     hyperprior : {"auto", None}, default="auto"
-        With "auto", Gaussian noise and fewer than 250 rows the sparse GP that a flow is compared with has a weak prior
-        on its lengthscales and noise, as in `SparseGPRegressor`. None turns it off. `preset="paper"` has none.
+        With "auto", Gaussian noise and fewer than 250 rows the sparse GP that a flow is mixed with has a weak prior on
+        its lengthscales and noise, as in `SparseGPRegressor`. None turns it off. `preset="paper"` has none.
 
     Attributes
     ----------
     model_ : FlowModel
-        The fitted model, of scaled inputs and targets; with several members the first flow. A sparse GP that was kept
-        is a flow of no time.
-    spec_ : FlowSpec
-        The model that was kept; `flow_time` is 0 where it is the sparse GP.
+        The fitted flow, of scaled inputs and targets; with several members the first. Of few rows a SparseGPModel.
+    spec_ : FlowSpec or SparseGPSpec
+        What `model_` is.
     training_ : TrainingSpec
         How the model was trained: the preset with the options that were given.
     history_ : DataFrame
@@ -994,9 +993,9 @@ class FlowRegressor(Validated, ModelRegressor):
     n_iter_ : int
         Number of iterations.
     status_ : str
-        How training ended, what was kept, and how the law was recalibrated.
+        How training ended, the weights of the candidates, and how the law was recalibrated.
     calibration_ : Calibration, dict or None
-        The recalibration. None: nothing was changed. With several members a dict with one for each candidate.
+        The recalibration. None: nothing was changed. With several candidates a dict with one for each.
     directions_ : ndarray
         Random directions that widen the state.
     x_scaler_, y_scaler_ : Scaler
@@ -1010,13 +1009,14 @@ class FlowRegressor(Validated, ModelRegressor):
     target_names_ : list of str or None
         Names of the targets; None where `y` had none.
     members_ : dict of str to list
-        Models of all members by candidate. Only with `n_members` above 1, as the following ones.
+        Models of all members by candidate, of those with weight. Only where there were several candidates or members,
+        as the following ones.
     member_specs_ : dict of str to Spec
         Specs of the candidates.
     weights_ : dict of str to float
         Weights of the candidates.
     oof_predictions_ : ndarray of shape (N,) or (N, P)
-        Mean of each row by the member that has not seen it, before recalibration.
+        Mean of each row by the member that has not seen it, before recalibration. Only with `n_members` above 1.
     oof_log_prob_ : ndarray of shape (N,)
         Log density of each row by the member that has not seen it, before recalibration.
 
@@ -1032,16 +1032,18 @@ class FlowRegressor(Validated, ModelRegressor):
     with a sparse Gaussian process g. For "wishart" Σ(x) = L J(x) J(x)ᵀ Lᵀ, with a ρ × ν matrix J of Gaussian processes.
 
     Held-back rows: their log density decides which state of the flow is kept and when training ends, at the latest
-    after seven tenths of `max_iter`. The flow then goes on from that state with all rows. A flow that does not predict
-    them better than the sparse GP alone becomes that GP, fitted to all rows. `status_` says what was kept.
+    after seven tenths of `max_iter`. The flow then goes on from that state with all rows. Predictions are those of a
+    mixture of the flow and a sparse GP. Both are recalibrated, and `weights_` give held-back rows the highest density
+    (with twenty further rows divided equally). With fewer than 30 held-back rows, as below 300 rows by default, no flow
+    is trained, and predictions are those of the sparse GP. `validation_fraction=0` trains the flow alone.
 
-    Members: three candidates are fitted and mixed, the flow, a flow without noise, and the sparse GP (the flow alone
-    with `validation_fraction=0`). Each is recalibrated. `weights_` are the weights of highest out-of-fold density.
+    Members: three candidates are mixed in the same way by out-of-fold rows, the flow, a flow without noise, and the
+    sparse GP; below 100 rows the sparse GP alone, and with `validation_fraction=0` the flow alone.
 
     Objective: that of a flow is no bound of the evidence and compares with no other model's
-    (`regression.objectives.is_bound` says why). The column `bound` of `history_` is there only where the sparse GP was
-    kept, in its rows, or where the objective of the flow is a bound: with `drift_posterior="gaussian"`,
-    `sampling="pathwise"` and `path_average="log"`, and a diffusion that is none of your own.
+    (`regression.objectives.is_bound` says why). The column `bound` of `history_` is there only for a sparse GP, or where
+    the objective of the flow is a bound: with `drift_posterior="gaussian"`, `sampling="pathwise"` and
+    `path_average="log"`, and a diffusion that is none of your own.
 
     References
     ----------
@@ -1147,7 +1149,7 @@ class FlowRegressor(Validated, ModelRegressor):
         -------
         ndarray of shape (N, D, D)
             Σ̄ + Λ at time 0, in the units of X. Of a state that is wider than the inputs (`state_dim`) it is the block
-            of the inputs. 0 where a sparse GP was kept instead of the flow.
+            of the inputs. 0 where no flow was trained.
         """
         n_inputs = self.n_features_in_
         rate = prediction.mean_covariance(self.model_, self._scaled(X))[:, :n_inputs, :n_inputs]
@@ -1165,7 +1167,7 @@ class FlowRegressor(Validated, ModelRegressor):
         -------
         ndarray of shape (N, D)
             The drift at time 0, in the units of X. Of a state that is wider than the inputs (`state_dim`) these are the
-            coordinates of the inputs. 0 where a sparse GP was kept instead of the flow.
+            coordinates of the inputs. 0 where no flow was trained.
         """
         drift = prediction.mean_drift(self.model_, self._scaled(X))[:, : self.n_features_in_]
         return drift * self.x_scaler_.scale
@@ -1184,8 +1186,8 @@ class FlowRegressor(Validated, ModelRegressor):
         -------
         ndarray of shape (n_steps + 1, N, D)
             States at all times, the start included, in the units of X. Of a state that is wider than the inputs
-            (`state_dim`) these are the coordinates that start as inputs. Where a sparse GP was kept instead of the flow
-            there are two times, and rows do not move.
+            (`state_dim`) these are the coordinates that start as inputs. Where no flow was trained there are two times,
+            and rows do not move.
         """
         Z = self._scaled(X)
         paths = prediction.flow_paths(self.model_, Z, checks.any_seed(random_state))
