@@ -48,6 +48,13 @@ def members():
         return wf.SparseGPRegressor(n_members=3, **QUICK).fit(*funnel(200))
 
 
+@pytest.fixture(scope="module")
+def mixed():
+    """A flow and a sparse GP, weighted by held-back rows."""
+    with computing():
+        return wf.FlowRegressor(n_steps=2, n_predict_samples=4, validation_fraction=0.2, **QUICK).fit(*funnel(200))
+
+
 def problem_of(X):
     """What GPs of widths take their settings from."""
     return wf.SparseGPRegressor(n_inducing=50)._prepare(X, np.arange(float(len(X))))
@@ -84,7 +91,7 @@ def test_leaving_one_out_is_conditioning_on_the_other_rows():
 # --- one law -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["recalibrated", "members"])
+@pytest.mark.parametrize("name", ["recalibrated", "members", "mixed"])
 def test_all_predictions_describe_one_law(name, request):
     """Density, distribution function, moments, components and draws."""
     model = request.getfixturevalue(name)
@@ -286,6 +293,15 @@ def test_a_fit_of_one_member_forgets_the_members_of_an_earlier_fit():
     np.testing.assert_array_equal(again.predict(X), wf.SparseGPRegressor(**QUICK).fit(X, y).predict(X))
 
 
+def test_a_flow_is_mixed_with_a_sparse_gp_where_rows_can_weigh_them(mixed):
+    assert set(mixed.weights_) == {"flow", "sparse GP"} and sum(mixed.weights_.values()) == pytest.approx(1.0)
+    assert not hasattr(mixed, "oof_log_prob_") and mixed.mean_covariance([[0.0]]).shape == (1, 1, 1)
+    X, y = funnel(60)
+    few = wf.FlowRegressor(n_steps=2, **QUICK).fit(X, y)
+    gp = wf.SparseGPRegressor(**QUICK).fit(X, y)
+    np.testing.assert_allclose(few.log_prob(X, y), gp.log_prob(X, y), rtol=1e-9)
+
+
 def test_weights_maximise_the_density_of_the_mixture():
     rng = np.random.default_rng(0)
     densities = {"a": rng.normal(size=3000), "b": rng.normal(size=3000) - 0.3}
@@ -299,7 +315,7 @@ def test_weights_maximise_the_density_of_the_mixture():
     assert _weights({"a": densities["a"][:10], "b": densities["a"][:10] - 50.0})["b"] > 0.3
 
 
-@pytest.mark.parametrize("name", ["recalibrated", "members"])
+@pytest.mark.parametrize("name", ["recalibrated", "members", "mixed"])
 def test_files_and_pickles_keep_the_law(name, request, tmp_path):
     model = request.getfixturevalue(name)
     X, y = funnel(20, seed=2)
