@@ -1,10 +1,12 @@
 """Training that is decided by the last part of the data: when it ends, what is kept of it, and how wide its bands are.
 
-A linear Gaussian auto-regression in closed form comes first. The GP drift and the Wishart noise are then trained
-beside its weights on the rows before the held-back part, and forecasts are rolled over that part. What does not lose
-to the linear model at any band of horizons is kept: the whole, a part of the GP drift, the noise alone, or nothing.
-At the end the weights are those of all rows, and the rest of the training sees all rows too. Where there are too few
-origins to prefer anything to the linear model, nothing is trained.
+A linear Gaussian auto-regression in closed form comes first. Beside it are the same with heavier tails, and rows about
+a constant mean. The GP drift and the Wishart noise are then trained beside the weights of the auto-regression on the
+rows before the held-back part. Held-back rows are scored by their log densities, and by the CRPS of forecasts that are
+rolled over them. Groups of candidates come one after another, and one of a group takes the place of what was kept
+before where it is ahead in a score and behind in none (`selection`): the whole, a part of the GP drift, the noise
+alone, or nothing. At the end the weights are those of all rows, and the rest of the training sees all rows too. Where
+there are too few origins to prefer anything to the linear model, nothing is trained.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from ..numerics.devices import on_device, random_key
 from ..numerics.mixtures import draws_of_each, mixture_weights
 from ..numerics.parameters import Positive
 from ..numerics.scaling import Scaler
+from ..numerics.tails import Jumps
 from ..training.backends import Workers
 from ..training.checkpoints import in_worker
 from ..training.journal import Clock, Journal, Trained
@@ -36,19 +39,41 @@ from ..wishart.specs import ConstantDiffusion
 from . import linear_gaussian as linear
 from .autoregressive import DynamicsModel, Start, build
 from .batches import masked_batch, series_batch
-from .calibrating import Rolled, calibrated_bands, with_weights
+from .calibrating import Fit, Rolled, calibrated_bands, with_weights
 from .choosing import band_names, horizon_of
 from .data.effects import series_scalers
 from .data.units import Tail, Units
-from .held_rows import LEAST_WHOLE, HeldBackSteps, Part, origins_in, parts_of, transitions_of
-from .jumps import jumps_of, trained_with, with_jumps
+from .held_rows import (
+    LEAST_WHOLE,
+    N_HELD_DRAWS,
+    HeldBackSteps,
+    Part,
+    evenly,
+    log_slopes,
+    origins_in,
+    parts_of,
+    transitions_of,
+)
 from .layout import Layout
-from .linear_prior import Prior
+from .linear_prior import CONSTANT_MEAN, Prior
 from .members import joined
 from .recalibration import LEAST_ORIGINS, HorizonScales
 from .rolling import Origins, simulated
+from .selection import DENSITY, is_behind
 from .specs import DynamicsSpec, chosen_lags
 from .step_scores import last_steps, step_scores
+from .tails_of_steps import (
+    LEAST_ROWS,
+    MOST_ROWS,
+    Law,
+    Steps,
+    kept_law,
+    laws_of,
+    leads,
+    student_t_scatter,
+    trained_with,
+    with_law,
+)
 from .training import SeriesProblem, phase_of, start_of
 from .trials import Trial, choose, numbers_of, table_of, trial_of
 from .windows import Ticks, Transitions, scored_items
@@ -56,6 +81,8 @@ from .windows import Ticks, Transitions, scored_items
 # The part of the learnt GP drift that is kept. It is a point estimate from single steps, and too much of it adds up
 # over many of them.
 DAMPINGS = (1.0, 0.5, 0.25, 0.0)
+# Whole rows for each series, from which a scatter is estimated (`linear_gaussian.with_covariance`).
+ROWS_PER_SERIES = 10
 # Fewer steps before the held-back rows are not trained on.
 LEAST_TRAINED = 10
 # Rows that count as divided equally between members: without them few held-back rows give one member all the weight.
@@ -82,6 +109,11 @@ class ValidatedProblem:
     seed: int
     learning_rate: Callable | None = None
     calibrates: bool = True
+
+    @property
+    def may_be_student_t(self) -> bool:
+        """Whether means of forecasts exist with Student-t steps, or these were asked for."""
+        return self.spec.innovations == "student_t" or not self.units.transforms.grow_exponentially
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,6 +153,9 @@ class _Shared:
     is_held: Bool[np.ndarray, " S"]
     ages: Int[np.ndarray, " S"]
     sd: Float[np.ndarray, "N 1 P"]
+    units: Units
+    lags: tuple[int, ...]
+    prior: Prior
 
     @classmethod
     def of(cls, problem: ValidatedProblem) -> _Shared:
@@ -134,7 +169,45 @@ class _Shared:
         assert whole is not None
         sd = _deviations(units, problem.tails, () if origins is None else origins.keys)
         before = whole if before is None else before
-        return cls(parts, n_steps, origins, before, whole, *transitions_of(parts, lags), sd)
+        seen = transitions_of(parts, lags)
+        return cls(parts, n_steps, origins, before, whole, *seen, sd, units, lags, problem.prior)
+
+    def fit(self, prior: Prior, has_all: bool = False) -> linear.LinearModel:
+        """The regression by a prior of all rows, or of those before the held-back part."""
+        own = self.whole if has_all else self.before
+        return own if prior == self.prior else linear.fitted(*self._rows(prior, has_all)) or own
+
+    def _rows(self, prior: Prior, has_all: bool) -> tuple[Any, ...]:
+        return [p.rows for p in self.parts], self.lags, prior, None if has_all else [p.first for p in self.parts]
+
+    def residuals(self, fit: linear.LinearModel, has_all: bool = False) -> Float[np.ndarray, "N D"]:
+        """Errors of one step of a regression, at rows that were seen whole."""
+        rows, _, _, ends = self._rows(self.prior, has_all)
+        errors, seen = linear.residuals_of(fit, rows, ends)
+        return errors[seen.all(axis=1)]
+
+    def steps(self, model: DynamicsModel, seed: int, n_draws: int) -> tuple[Steps, Steps]:
+        """Steps that training has seen and those held back, under a Gaussian model."""
+        seen, held = (Steps.of(self._some(flags, seed), model, n_draws) for flags in (~self.is_held, self.is_held))
+        return seen, held
+
+    def densities(self, model: DynamicsModel, seed: int) -> Float[np.ndarray, " R"]:
+        """Log densities of the held-back steps, in model units."""
+        return self._some(self.is_held, seed).log_densities(model)[0]
+
+    def _some(self, flags: Bool[np.ndarray, " S"], seed: int) -> HeldBackSteps:
+        return HeldBackSteps.of(self.transitions, np.flatnonzero(flags), seed, MOST_ROWS)
+
+    @functools.cached_property
+    def slopes(self) -> Float[np.ndarray, " R"]:
+        """log |dz/dy| of the held-back rows."""
+        at = evenly(np.flatnonzero(self.is_held), MOST_ROWS)
+        return log_slopes(self.parts, self.units, self.transitions, at, self.lags)
+
+    @property
+    def is_parted(self) -> bool:
+        """Whether there are steps before the held-back rows and among them."""
+        return bool(self.is_held.any() and not self.is_held.all())
 
     @property
     def n_origins(self) -> int:
@@ -163,15 +236,36 @@ def _deviations(units: Units, tails: Mapping[Any, Tail], keys: Sequence[Any]) ->
 
 
 @dataclasses.dataclass(frozen=True)
+class State:
+    """A model before it has seen the held-back rows, and the prior of its linear weights."""
+
+    model: DynamicsModel
+    prior: Prior
+
+    def at(self, fit: Fit) -> DynamicsModel:
+        """With the weights of other rows."""
+        return with_weights(self.model, fit(self.prior))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Candidate:
+    """What may be kept: its state, the law of its noise, and its trial."""
+
+    state: State
+    law: Law
+    trial: Trial
+
+
+@dataclasses.dataclass(frozen=True)
 class _Outcome:
     """A member: what was kept of it, all its candidates, the one that was kept (None: there was nothing to compare by),
-    and its state before it saw the held-back rows (None: the linear model with Gaussian noise).
+    and its state (None: the linear model with Gaussian noise).
     """
 
     trained: Trained
     candidates: pd.DataFrame | None
     kept: Trial | None
-    state: DynamicsModel | None
+    state: State | None
 
 
 def train_validated(problems: Sequence[ValidatedProblem], calls: CallbackList, workers: Workers = HERE) -> Validated:
@@ -186,8 +280,8 @@ def train_validated(problems: Sequence[ValidatedProblem], calls: CallbackList, w
     else:
         found = workers.map(_trained_alone, [(p, shared, workers.checkpoint_dir) for p in problems])
         warn_of([one.trained.status for one in found])
-    states = [_state_with(one.state, p, shared.before) for one, p in zip(found, problems, strict=True)]
-    held = _held_densities(states, shared, first.seed) if len(found) > 1 else np.zeros((1, 0))
+    models = [_model_of(one.state, p, shared.fit) for one, p in zip(found, problems, strict=True)]
+    held = _held_densities(models, shared, first.seed) if len(found) > 1 else np.zeros((1, 0))
     weights = mixture_weights(held, PRIOR_ROWS)
     kept = [k for k, weight in enumerate(weights) if weight > 0.0]
     candidates = joined([found[k].candidates for k in kept])
@@ -197,7 +291,7 @@ def train_validated(problems: Sequence[ValidatedProblem], calls: CallbackList, w
     scores = None
     if shared.counts_steps(first.layout.memory):
         steps = last_steps(shared.transitions, shared.is_held, shared.ages, MOST_REFERENCE)
-        scores = step_scores([states[k] for k in kept], weights[kept], steps, first.seed)
+        scores = step_scores([models[k] for k in kept], weights[kept], steps, first.seed)
     rolled = _mean_trial([found[k].kept for k in kept], weights[kept])
     return Validated(tuple(found[k].trained for k in kept), weights[kept], candidates, calibration, scores, rolled)
 
@@ -221,54 +315,136 @@ def _trained_alone(problem: ValidatedProblem, shared: _Shared, checkpoint_dir: A
 
 def _trained_member(problem: ValidatedProblem, shared: _Shared, journal: Callable[[], Journal]) -> _Outcome:
     """Train, choose, and go on with all rows."""
-    spec, origins, seed = problem.spec, shared.origins, problem.seed
-    start = _jumping(_flat_model(problem, shared.before), problem, shared)
-    trials = []
-    if origins is not None:
-        scored = (origins, problem.units, shared.sd, seed)
-        trials = [trial_of("linear, constant noise", start, *scored)]
-    if origins is None or not shared.is_worth_training:
+    judge = _Judge(problem, shared)
+    kept = judge.kept(judge.flat("linear", problem.prior))
+    if not shared.is_worth_training:
         why = f"not trained: {shared.n_origins} origins in the held-back rows are too few to compare models"
-        trained = _flat_trained(problem, shared, f"{why}; kept: linear, constant noise", journal())
-        return _outcome(problem, trained, trials, trials[0] if trials else None, start)
-    # Jumps are what is left: those of the linear model may be noise that depends on the state.
+        return judge.outcome(_flat_trained(kept, problem, shared, f"{why}; kept: {kept.trial.name}", journal()), kept)
+    kept = judge.kept([kept, *judge.flat("constant mean", CONSTANT_MEAN, kept)])
     run = _Training(problem, shared, journal)
     first, best, step = run.first()
-    state = _jumping(best, problem, shared)
-    for damping in DAMPINGS if _has_gp(best) else (1.0,):
-        trials.append(trial_of(_name(spec, damping), damped(state, damping), *scored, damping))
-    kept = choose(trials)
-    why = _reason(trials, kept, len(origins), shared.n_steps)
-    if kept.damping is None:
-        trained = _flat_trained(problem, shared, f"{first.status}; {why}", journal())
+    kept = judge.kept([kept, *judge.trained(best)])
+    why = _reason(judge.trials, kept.trial, shared)
+    if kept.trial.damping is None:
+        trained = _flat_trained(kept, problem, shared, f"{first.status}; {why}", journal())
         trained = dataclasses.replace(trained, history=first.history, n_iter=first.n_iter)
-        state = start
     else:
-        trained = run.rest(first, best, step, shared.whole, kept.damping, why)
-        state = damped(state, kept.damping)
-    return _outcome(problem, trained, trials, kept, state)
+        trained = trained_with(run.rest(first, best, step, shared.whole, kept.trial.damping, why), kept.law)
+    return judge.outcome(trained, kept)
 
 
-def _flat_trained(problem: ValidatedProblem, shared: _Shared, status: str, journal: Journal) -> Trained:
-    """The linear model of all rows, without any iteration."""
-    return journal.trained(_flat_model(problem, shared.whole), [status], [_flat(problem.spec)])[0]
+@dataclasses.dataclass
+class _Judge:
+    """Makes the candidates of a member, scores them on the held-back rows, and says which is kept."""
+
+    problem: ValidatedProblem
+    shared: _Shared
+    trials: list[Trial] = dataclasses.field(default_factory=list)
+
+    def kept(self, candidates: Sequence[_Candidate]) -> _Candidate:
+        """The first, or one that is ahead of it."""
+        trial = choose([one.trial for one in candidates])
+        return next(one for one in candidates if one.trial is trial)
+
+    def flat(self, name: str, prior: Prior, reference: _Candidate | None = None) -> list[_Candidate]:
+        """Linear models with constant noise: Gaussian, and with the laws that the rows before it ask for.
+
+        Those that have lower densities than a reference are left out: their forecasts need not be scored.
+        """
+        problem, shared = self.problem, self.shared
+        fit = shared.fit(prior)
+        model, name = _flat_model(problem, fit), f"{name}, constant noise"
+        if not shared.is_parted:
+            return [self._candidate(name, State(model, prior), None, None)]
+        seen, held = shared.steps(model, problem.seed, 1)
+        found: list[tuple[DynamicsModel, Law, np.ndarray]] = [(model, None, held.log_densities())]
+        if problem.calibrates:
+            found += [(with_law(model, law), law, held.log_densities(law)) for law in laws_of(seen, False)]
+            found += self._student_t(fit, seen)
+        if reference is not None:
+            found = [one for one in found if not self._is_behind(one[2], reference)]
+        return [self._candidate(name + _tails(law), State(one, prior), law, values) for one, law, values in found]
+
+    def _student_t(
+        self, fit: linear.LinearModel, gaussian: Steps
+    ) -> list[tuple[DynamicsModel, Law, Float[np.ndarray, " N"]]]:
+        """The linear model with the Student-t steps of highest likelihood, where they lead at the rows before."""
+        residuals = self.shared.residuals(fit)
+        if not self.problem.may_be_student_t or len(residuals) < max(LEAST_ROWS, ROWS_PER_SERIES * fit.dim):
+            return []
+        model, dof = _flat_student_t(self.problem, fit, residuals)
+        seen, held = self.shared.steps(model, self.problem.seed, 1)
+        if not leads(seen.log_densities(dof), gaussian.log_densities()):
+            return []
+        return [(with_law(model, dof), dof, held.log_densities(dof))]
+
+    def trained(self, best: DynamicsModel) -> list[_Candidate]:
+        """The trained model with parts of its GP drift; its tails are what is left, for those of the linear model may
+        be noise that depends on the state.
+        """
+        problem, shared, law, spec = self.problem, self.shared, None, self.problem.spec
+        if shared.n_origins < LEAST_ORIGINS:
+            return []
+        if problem.calibrates and spec.innovations == "gaussian" and shared.is_parted:
+            law = kept_law(*shared.steps(best, problem.seed, N_HELD_DRAWS), problem.may_be_student_t)
+        model, found = with_law(best, law), []
+        for damping in DAMPINGS if _has_gp(best) else (1.0,):
+            state = State(damped(model, damping), problem.prior)
+            values = shared.densities(state.model, problem.seed)
+            found.append(self._candidate(_name(spec, damping) + _tails(law), state, law, values, damping))
+        return found
+
+    def _is_behind(self, densities: Float[np.ndarray, " N"], reference: _Candidate) -> bool:
+        assert reference.trial.densities is not None
+        return is_behind({DENSITY: densities + self.shared.slopes}, {DENSITY: reference.trial.densities})
+
+    def _candidate(
+        self,
+        name: str,
+        state: State,
+        law: Law,
+        densities: Float[np.ndarray, " N"] | None,
+        damping: float | None = None,
+    ) -> _Candidate:
+        shared, problem = self.shared, self.problem
+        densities = None if densities is None else densities + shared.slopes
+        if shared.origins is None:
+            none = np.zeros((0, shared.n_steps, problem.layout.dim))
+            return _Candidate(state, law, Trial(name, none, none, damping, None, densities))
+        scored = (shared.origins, problem.units, shared.sd, problem.seed)
+        trial = trial_of(name, state.model, *scored, densities, damping)
+        self.trials.append(trial)
+        return _Candidate(state, law, trial)
+
+    def outcome(self, trained: Trained, kept: _Candidate) -> _Outcome:
+        is_plain = trained.spec == _flat(self.problem.spec) and kept.state.prior == self.problem.prior
+        state = None if is_plain else kept.state
+        if not self.trials:
+            return _Outcome(trained, None, None, state)
+        return _Outcome(trained, table_of(self.trials, kept.trial), kept.trial, state)
 
 
-def _outcome(
-    problem: ValidatedProblem, trained: Trained, trials: Sequence[Trial], kept: Trial | None, state: DynamicsModel
-) -> _Outcome:
-    if state.field.jumps is not None:
-        trained = trained_with(trained, state.field.jumps)
-    table = None if kept is None else table_of(trials, kept)
-    return _Outcome(trained, table, kept, None if trained.spec == _flat(problem.spec) else state)
+def _tails(law: Law) -> str:
+    return "" if law is None else ", jumps" if isinstance(law, Jumps) else ", Student-t steps"
 
 
-def _jumping(model: DynamicsModel, problem: ValidatedProblem, shared: _Shared) -> DynamicsModel:
-    """With jumps, where the held-back steps ask for them."""
-    if not problem.calibrates or problem.spec.innovations != "gaussian":
-        return model
-    jumps = jumps_of(model, shared.transitions, shared.is_held, problem.seed)
-    return model if jumps is None else with_jumps(model, jumps)
+def _flat_trained(
+    kept: _Candidate, problem: ValidatedProblem, shared: _Shared, status: str, journal: Journal
+) -> Trained:
+    """A linear model with constant noise of all rows, without any iteration."""
+    fit, law = shared.fit(kept.state.prior, True), kept.law
+    model = _flat_model(problem, fit)
+    if isinstance(law, float):
+        model, law = _flat_student_t(problem, fit, shared.residuals(fit, True))
+    return trained_with(journal.trained(model, [status], [_flat(problem.spec)])[0], law)
+
+
+def _flat_student_t(
+    problem: ValidatedProblem, fit: linear.LinearModel, residuals: Float[np.ndarray, "N D"]
+) -> tuple[DynamicsModel, float]:
+    """A linear model with the covariance of the Student-t of highest likelihood, and its degrees of freedom."""
+    scatter, dof = student_t_scatter(residuals, fit.covariance)
+    return _flat_model(problem, dataclasses.replace(fit, covariance=scatter * dof / (dof - 2.0))), dof
 
 
 def _flat(spec: DynamicsSpec) -> DynamicsSpec:
@@ -283,9 +459,9 @@ def _flat_model(problem: ValidatedProblem, fit: linear.LinearModel) -> DynamicsM
     return build(_flat(problem.spec), problem.layout, _start(fit), one, random_key(problem.seed + 1))
 
 
-def _state_with(state: DynamicsModel | None, problem: ValidatedProblem, fit: linear.LinearModel) -> DynamicsModel:
-    """The state of a member with the linear drift of another regression."""
-    return _flat_model(problem, fit) if state is None else with_weights(state, fit)
+def _model_of(state: State | None, problem: ValidatedProblem, fit: Fit) -> DynamicsModel:
+    """A member with the linear drift of other rows."""
+    return _flat_model(problem, fit(problem.prior)) if state is None else state.at(fit)
 
 
 def _held_densities(states: Sequence[DynamicsModel], shared: _Shared, seed: int) -> Float[np.ndarray, "K N"]:
@@ -320,28 +496,27 @@ def _name(spec: DynamicsSpec, damping: float) -> str:
     return f"{drift}, {type(spec.diffusion).__name__} noise"
 
 
-def _reason(trials: Sequence[Trial], kept: Trial, n_origins: int, n_steps: int) -> str:
+def _reason(trials: Sequence[Trial], kept: Trial, shared: _Shared) -> str:
     """What was kept, and why, in words."""
-    bands = "/".join(band_names(n_steps))
+    bands, others = "/".join(band_names(shared.n_steps)), [t for t in trials if t is not kept]
+    said = f"kept: {kept.name} (CRPS at steps {bands} from {shared.n_origins} held-back origins {numbers_of(kept)}"
     if kept is not trials[0]:
-        other = f"{trials[0].name} {numbers_of(trials[0])}"
-    else:
-        best = min(trials[1:], key=lambda t: float(np.log(t.by_band()).sum()))
-        other = f"{best.name} {numbers_of(best)}, which is worse in a band of horizons or not clearly better"
-    return f"kept: {kept.name} (CRPS at steps {bands} from {n_origins} held-back origins {numbers_of(kept)}; {other})"
+        return f"{said}; {trials[0].name} {numbers_of(trials[0])})"
+    best = min(others, key=lambda t: float(np.log(t.by_band()).sum()))
+    return f"{said}; {best.name} {numbers_of(best)}, which is behind in a score or not clearly ahead in any)"
 
 
 def _calibration(
     problems: Sequence[ValidatedProblem],
-    states: Sequence[DynamicsModel | None],
+    states: Sequence[State | None],
     weights: Float[np.ndarray, " K"],
     shared: _Shared,
 ) -> HorizonScales | None:
     """Factors of the bands of the mixture of members, or of the linear model where they are all that (None)."""
     first, seeds = problems[0], [p.seed for p in problems]
 
-    def draws(fit: linear.LinearModel, origins: Origins) -> Float[np.ndarray, "S N H D"]:
-        models = [_state_with(state, p, fit) for state, p in zip(states, problems, strict=True)]
+    def draws(fit: Fit, origins: Origins) -> Float[np.ndarray, "S N H D"]:
+        models = [_model_of(state, p, fit) for state, p in zip(states, problems, strict=True)]
         return _mixed_draws(models, weights, origins, seeds)
 
     rolled = Rolled(first.units, shared.parts, chosen_lags(first.spec.lags), first.prior, first.season)
