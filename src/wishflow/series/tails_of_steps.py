@@ -11,6 +11,7 @@ inflate that of a sample.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import equinox as eqx
@@ -86,6 +87,10 @@ def student_t_radial(squares: Float[np.ndarray, "*shape"], dim: int, dof: float)
     return constant - 0.5 * (dof + dim) * np.log1p(squares / dof)
 
 
+def _mean_radial(squares: Float[np.ndarray, " N"], dim: int, dof: float) -> float:
+    return float(np.mean(student_t_radial(squares, dim, dof)))
+
+
 def best_jumps(steps: Steps) -> Jumps:
     """Share and width of highest density."""
     pairs = [Jumps(np.array(share), np.array(width)) for share in SHARES for width in WIDTHS]
@@ -118,7 +123,7 @@ def student_t_scatter(
     floor = FLOOR * np.trace(scatter) / dim * np.eye(dim)
     for _ in range(N_ROUNDS):
         squares = np.sum(np.linalg.solve(np.linalg.cholesky(scatter), r.T) ** 2, axis=0)
-        dof = _best_dof(lambda dof, squares=squares: float(np.mean(student_t_radial(squares, dim, dof))))
+        dof = _best_dof(functools.partial(_mean_radial, squares, dim))
         weights = (dof + dim) / (dof + squares)
         scatter = freedom * (weights[:, None] * r).T @ r / len(r) + floor
     return scatter, dof
@@ -148,11 +153,11 @@ def with_law(model: DynamicsModel, law: Law) -> DynamicsModel:
     """A Gaussian model whose noise has this law."""
     if law is None:
         return model
+    is_none = lambda leaf: leaf is None  # noqa: E731
     if isinstance(law, Jumps):
-        part, value = "jumps", Jumps(on_device(law.share), on_device(law.width))
-    else:
-        part, value = "tail_dof", Scaled.of(law, LEAST_TAIL_DOF)
-    return eqx.tree_at(lambda m: getattr(m.field, part), model, value, is_leaf=lambda leaf: leaf is None)
+        jumps = Jumps(on_device(law.share), on_device(law.width))
+        return eqx.tree_at(lambda m: m.field.jumps, model, jumps, is_leaf=is_none)
+    return eqx.tree_at(lambda m: m.field.tail_dof, model, Scaled.of(law, LEAST_TAIL_DOF), is_leaf=is_none)
 
 
 def trained_with(trained: Trained, law: Law) -> Trained:

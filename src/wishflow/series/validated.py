@@ -1,9 +1,9 @@
 """Training that is decided by the last part of the data: when it ends, what is kept of it, and how wide its bands are.
 
 A linear Gaussian auto-regression in closed form comes first. Beside it are the same with heavier tails, and rows about
-a constant mean. The GP drift and the Wishart noise are then trained beside the weights of the auto-regression on the
-rows before the held-back part. Held-back rows are scored by their log densities, and by the CRPS of forecasts that are
-rolled over them. Groups of candidates come one after another, and one of a group takes the place of what was kept
+a constant mean. The GP drift and the Wishart noise are then trained beside the weights of what was kept of these, on
+the rows before the held-back part. Held-back rows are scored by their log densities, and by the CRPS of forecasts that
+are rolled over them. Groups of candidates come one after another, and one of a group takes the place of what was kept
 before where it is ahead in a score and behind in none (`selection`): the whole, a part of the GP drift, the noise
 alone, or nothing. At the end the weights are those of all rows, and the rest of the training sees all rows too. Where
 there are too few origins to prefer anything to the linear model, nothing is trained.
@@ -78,6 +78,8 @@ from .training import SeriesProblem, phase_of, start_of
 from .trials import Trial, choose, numbers_of, table_of, trial_of
 from .windows import Ticks, Transitions, scored_items
 
+# Drifts without a GP, in words.
+LINEAR, CONSTANT = "linear", "constant mean"
 # The part of the learnt GP drift that is kept. It is a point estimate from single steps, and too much of it adds up
 # over many of them.
 DAMPINGS = (1.0, 0.5, 0.25, 0.0)
@@ -316,20 +318,20 @@ def _trained_alone(problem: ValidatedProblem, shared: _Shared, checkpoint_dir: A
 def _trained_member(problem: ValidatedProblem, shared: _Shared, journal: Callable[[], Journal]) -> _Outcome:
     """Train, choose, and go on with all rows."""
     judge = _Judge(problem, shared)
-    kept = judge.kept(judge.flat("linear", problem.prior))
+    kept = judge.kept(judge.flat(LINEAR, problem.prior))
     if not shared.is_worth_training:
         why = f"not trained: {shared.n_origins} origins in the held-back rows are too few to compare models"
         return judge.outcome(_flat_trained(kept, problem, shared, f"{why}; kept: {kept.trial.name}", journal()), kept)
-    kept = judge.kept([kept, *judge.flat("constant mean", CONSTANT_MEAN, kept)])
-    run = _Training(problem, shared, journal)
+    kept = judge.kept([kept, *judge.flat(CONSTANT, CONSTANT_MEAN, kept)])
+    run = _Training(problem, shared, journal, kept.state.prior)
     first, best, step = run.first()
-    kept = judge.kept([kept, *judge.trained(best)])
+    kept = judge.kept([kept, *judge.trained(best, kept.state.prior)])
     why = _reason(judge.trials, kept.trial, shared)
     if kept.trial.damping is None:
         trained = _flat_trained(kept, problem, shared, f"{first.status}; {why}", journal())
         trained = dataclasses.replace(trained, history=first.history, n_iter=first.n_iter)
     else:
-        trained = trained_with(run.rest(first, best, step, shared.whole, kept.trial.damping, why), kept.law)
+        trained = trained_with(run.rest(first, best, step, kept.trial.damping, why), kept.law)
     return judge.outcome(trained, kept)
 
 
@@ -378,7 +380,7 @@ class _Judge:
             return []
         return [(with_law(model, dof), dof, held.log_densities(dof))]
 
-    def trained(self, best: DynamicsModel) -> list[_Candidate]:
+    def trained(self, best: DynamicsModel, prior: Prior) -> list[_Candidate]:
         """The trained model with parts of its GP drift; its tails are what is left, for those of the linear model may
         be noise that depends on the state.
         """
@@ -389,9 +391,9 @@ class _Judge:
             law = kept_law(*shared.steps(best, problem.seed, N_HELD_DRAWS), problem.may_be_student_t)
         model, found = with_law(best, law), []
         for damping in DAMPINGS if _has_gp(best) else (1.0,):
-            state = State(damped(model, damping), problem.prior)
+            state = State(damped(model, damping), prior)
             values = shared.densities(state.model, problem.seed)
-            found.append(self._candidate(_name(spec, damping) + _tails(law), state, law, values, damping))
+            found.append(self._candidate(_name(spec, damping, prior) + _tails(law), state, law, values, damping))
         return found
 
     def _is_behind(self, densities: Float[np.ndarray, " N"], reference: _Candidate) -> bool:
@@ -491,8 +493,9 @@ def damped(model: DynamicsModel, damping: float) -> DynamicsModel:
     return eqx.tree_at(lambda m: m.field.gp.mean, model, gp.mean * damping)
 
 
-def _name(spec: DynamicsSpec, damping: float) -> str:
-    drift = "linear" if "gp" not in spec.drift or damping == 0.0 else f"linear + {damping:g} GP"
+def _name(spec: DynamicsSpec, damping: float, prior: Prior) -> str:
+    drift = LINEAR if prior.is_walk else CONSTANT
+    drift = drift if "gp" not in spec.drift or damping == 0.0 else f"{drift} + {damping:g} GP"
     return f"{drift}, {type(spec.diffusion).__name__} noise"
 
 
@@ -535,11 +538,14 @@ def _mixed_draws(
 
 @dataclasses.dataclass(frozen=True)
 class _Training:
-    """The two stretches of training: without the held-back steps, and with all of them."""
+    """The two stretches of training: without the held-back steps, and with all of them. `prior` is that of the linear
+    weights.
+    """
 
     problem: ValidatedProblem
     shared: _Shared
     journal: Callable[[], Journal]
+    prior: Prior
 
     def items(self, has_all: bool) -> Items:
         seeds, is_held = (self.problem.seed,), self.shared.is_held
@@ -559,7 +565,7 @@ class _Training:
             p.layout,
             None,
             None,
-            _start(self.shared.before),
+            _start(self.shared.fit(self.prior)),
             p.Z,
             p.seed,
             p.learning_rate,
@@ -584,14 +590,13 @@ class _Training:
         first: Trained,
         best: DynamicsModel,
         step: Int[np.ndarray, " K"],
-        whole: linear.LinearModel,
         damping: float,
         why: str,
     ) -> Trained:
         """The rest of the schedule with all rows, from the weights of all rows on; then the GP drift is damped."""
         problem, last = self._series_problem(), None
         n_iter = self.problem.training.max_iter
-        model = with_weights(best, whole)
+        model = with_weights(best, self.shared.fit(self.prior, True))
         if first.status != STOPPED and step[0] < n_iter:
             journal = self.journal()
             phase = phase_of(problem, self.items(True), "all rows", rest=Stretch.after(step, n_iter))

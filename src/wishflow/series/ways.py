@@ -75,13 +75,17 @@ def _are_alike(first: Trial, second: Trial) -> bool:
     """
     if first.y is None or second.y is None or first.y.shape != second.y.shape:
         return False
-    if np.shape(first.densities) != np.shape(second.densities):
+    if _n_rows(first) != _n_rows(second):
         return False
     if not np.array_equal(np.isnan(first.y), np.isnan(second.y)):
         return False
     columns = first.y.reshape(-1, first.y.shape[-1])
     near = SAME * Scaler.of_seen(columns).scale + ROUNDING * np.abs(np.nan_to_num(first.y))
     return bool((np.abs(np.nan_to_num(first.y - second.y)) <= near).all())
+
+
+def _n_rows(trial: Trial) -> int:
+    return 0 if trial.densities is None else len(trial.densities)
 
 
 def _table(candidates: pd.DataFrame, way: str, is_kept: bool) -> pd.DataFrame:
