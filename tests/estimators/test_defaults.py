@@ -1,5 +1,6 @@
 """What `WishartForecaster` decides by itself: options, what is kept of training, and how wide bands are."""
 
+import dataclasses
 import pickle
 
 import jax
@@ -269,6 +270,17 @@ def trial(name, factors, n=40, damping=1.0):
 )
 def test_a_candidate_that_loses_at_a_band_of_horizons_is_not_kept(candidates, kept):
     trials = [trial("linear", (1.0, 1.0, 1.0), damping=None), *(trial(f"{c}", c) for c in candidates)]
+    assert choose(trials) is trials[kept]
+
+
+@pytest.mark.parametrize(("gain", "kept"), [(0.1, 1), (-0.1, 0), (None, 1)])
+def test_a_candidate_with_a_lower_density_is_not_kept(gain, kept):
+    """However good its forecasts are; where no densities are known the CRPS decides."""
+    trials = [trial("linear", (1.0, 1.0, 1.0), damping=None), trial("best", (0.9, 0.9, 0.9))]
+    if gain is not None:
+        rows = np.random.default_rng(3).normal(size=(2, 300))
+        densities = (rows[0], rows[0] + gain * (1.0 + rows[1]))
+        trials = [dataclasses.replace(one, densities=d) for one, d in zip(trials, densities, strict=True)]
     assert choose(trials) is trials[kept]
 
 

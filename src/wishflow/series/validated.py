@@ -92,6 +92,8 @@ PRIOR_ROWS = 20.0
 # Held-back steps that later rows are compared with, the latest ones.
 MOST_REFERENCE = 2000
 HERE = Workers()
+# A model, the law of its noise, and log densities of the held-back steps in model units.
+_Scored = tuple[DynamicsModel, Law, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -349,9 +351,10 @@ class _Judge:
         return next(one for one in candidates if one.trial is trial)
 
     def flat(self, name: str, prior: Prior, reference: _Candidate | None = None) -> list[_Candidate]:
-        """Linear models with constant noise: Gaussian, and with the laws that the rows before it ask for.
+        """A linear model with constant noise: Gaussian, and with the best of the laws that the rows before ask for.
 
-        Those that have lower densities than a reference are left out: their forecasts need not be scored.
+        Beside a reference the best of all, where its densities are not behind. What is left out of these needs no
+        forecasts.
         """
         problem, shared = self.problem, self.shared
         fit = shared.fit(prior)
@@ -359,17 +362,15 @@ class _Judge:
         if not shared.is_parted:
             return [self._candidate(name, State(model, prior), None, None)]
         seen, held = shared.steps(model, problem.seed, 1)
-        found: list[tuple[DynamicsModel, Law, np.ndarray]] = [(model, None, held.log_densities())]
+        found: list[_Scored] = [(model, None, held.log_densities())]
         if problem.calibrates:
-            found += [(with_law(model, law), law, held.log_densities(law)) for law in laws_of(seen, False)]
-            found += self._student_t(fit, seen)
+            heavier = [(with_law(model, law), law, held.log_densities(law)) for law in laws_of(seen, False)]
+            found += _densest([*heavier, *self._student_t(fit, seen)])
         if reference is not None:
-            found = [one for one in found if not self._is_behind(one[2], reference)]
+            found = [one for one in _densest(found) if not self._is_behind(one[2], reference)]
         return [self._candidate(name + _tails(law), State(one, prior), law, values) for one, law, values in found]
 
-    def _student_t(
-        self, fit: linear.LinearModel, gaussian: Steps
-    ) -> list[tuple[DynamicsModel, Law, Float[np.ndarray, " N"]]]:
+    def _student_t(self, fit: linear.LinearModel, gaussian: Steps) -> list[_Scored]:
         """The linear model with the Student-t steps of highest likelihood, where they lead at the rows before."""
         residuals = self.shared.residuals(fit)
         if not self.problem.may_be_student_t or len(residuals) < max(LEAST_ROWS, ROWS_PER_SERIES * fit.dim):
@@ -424,6 +425,11 @@ class _Judge:
         if not self.trials:
             return _Outcome(trained, None, None, state)
         return _Outcome(trained, table_of(self.trials, kept.trial), kept.trial, state)
+
+
+def _densest(found: list[_Scored]) -> list[_Scored]:
+    """The one of the highest density, where there is one."""
+    return [max(found, key=lambda one: float(one[2].mean()))] if found else []
 
 
 def _tails(law: Law) -> str:
@@ -505,6 +511,8 @@ def _reason(trials: Sequence[Trial], kept: Trial, shared: _Shared) -> str:
     said = f"kept: {kept.name} (CRPS at steps {bands} from {shared.n_origins} held-back origins {numbers_of(kept)}"
     if kept is not trials[0]:
         return f"{said}; {trials[0].name} {numbers_of(trials[0])})"
+    if not others:
+        return f"{said})"
     best = min(others, key=lambda t: float(np.log(t.by_band()).sum()))
     return f"{said}; {best.name} {numbers_of(best)}, which is behind in a score or not clearly ahead in any)"
 
