@@ -59,7 +59,7 @@ from .linear_prior import CONSTANT_MEAN, Prior
 from .members import joined
 from .recalibration import LEAST_ORIGINS, HorizonScales
 from .rolling import Origins, simulated
-from .selection import DENSITY, is_behind
+from .selection import DENSITY, is_behind, select
 from .specs import DynamicsSpec, chosen_lags
 from .step_scores import last_steps, step_scores
 from .tails_of_steps import (
@@ -351,10 +351,10 @@ class _Judge:
         return next(one for one in candidates if one.trial is trial)
 
     def flat(self, name: str, prior: Prior, reference: _Candidate | None = None) -> list[_Candidate]:
-        """A linear model with constant noise: Gaussian, and with the best of the laws that the rows before ask for.
+        """A linear model with constant noise, Gaussian or with the law that held-back rows are described best by.
 
-        Beside a reference the best of all, where its densities are not behind. What is left out of these needs no
-        forecasts.
+        Laws are compared by densities alone: recalibration finds the widths of forecasts. A model whose densities are
+        behind those of a reference is left out: its forecasts need no scores.
         """
         problem, shared = self.problem, self.shared
         fit = shared.fit(prior)
@@ -362,13 +362,15 @@ class _Judge:
         if not shared.is_parted:
             return [self._candidate(name, State(model, prior), None, None)]
         seen, held = shared.steps(model, problem.seed, 1)
-        found: list[_Scored] = [(model, None, held.log_densities())]
+        best: _Scored = (model, None, held.log_densities())
         if problem.calibrates:
             heavier = [(with_law(model, law), law, held.log_densities(law)) for law in laws_of(seen, False)]
-            found += _densest([*heavier, *self._student_t(fit, seen)])
-        if reference is not None:
-            found = [one for one in _densest(found) if not self._is_behind(one[2], reference)]
-        return [self._candidate(name + _tails(law), State(one, prior), law, values) for one, law, values in found]
+            heavier += self._student_t(fit, seen)
+            found = select([{DENSITY: one[2]} for one in heavier], {DENSITY: best[2]})
+            best = best if found is None else heavier[found]
+        if reference is not None and self._is_behind(best[2], reference):
+            return []
+        return [self._candidate(name + _tails(best[1]), State(best[0], prior), best[1], best[2])]
 
     def _student_t(self, fit: linear.LinearModel, gaussian: Steps) -> list[_Scored]:
         """The linear model with the Student-t steps of highest likelihood, where they lead at the rows before."""
@@ -425,11 +427,6 @@ class _Judge:
         if not self.trials:
             return _Outcome(trained, None, None, state)
         return _Outcome(trained, table_of(self.trials, kept.trial), kept.trial, state)
-
-
-def _densest(found: list[_Scored]) -> list[_Scored]:
-    """The one of the highest density, where there is one."""
-    return [max(found, key=lambda one: float(one[2].mean()))] if found else []
 
 
 def _tails(law: Law) -> str:
