@@ -11,7 +11,7 @@ import pytest
 import wishflow as wf
 from wishflow.errors import OptionError
 from wishflow.numerics.devices import computing, on_device
-from wishflow.series import defaults, validated
+from wishflow.series import candidates, defaults
 from wishflow.series.autoregressive import Start, build
 from wishflow.series.batches import masked_batch, series_batch
 from wishflow.series.choosing import bands_of
@@ -158,7 +158,7 @@ def test_without_origins_to_prefer_it_by_nothing_is_trained_and_forecasts_are_th
     """What is trained could not be kept: a linear model of all rows stays."""
     options = {"max_iter": 10, "n_inducing": 8, "n_train_samples": 2, "n_members": members}
     models = [wf.WishartForecaster(**options).fit(y.iloc[:n])]
-    monkeypatch.setattr(validated._Shared, "is_worth_training", True)
+    monkeypatch.setattr(candidates.Shared, "is_worth_training", True)
     models.append(wf.WishartForecaster(**options).fit(y.iloc[:n]))
     assert models[0].n_iter_ == 0 < models[1].n_iter_
     one, two = (model.forecast(8, n_draws=50) for model in models)

@@ -19,6 +19,7 @@ from ..training.checkpoints import checkpoints_among, in_worker
 from ..training.journal import Clock, Trained
 from ..training.loop import STOPPED, warn_of
 from ..training.specs import TrainingSpec
+from .candidates import ValidatedProblem
 from .data.units import Tail, Units
 from .defaults import Settings, validates
 from .layout import Layout
@@ -27,7 +28,7 @@ from .recalibration import COVERAGE
 from .specs import DynamicsSpec, chosen_lags
 from .starts import latent_start, latent_states, start_of
 from .training import SeriesProblem, train_member, train_series
-from .validated import Validated, ValidatedProblem, is_possible, train_validated
+from .validated import Validated, is_possible, train_validated
 from .ways import compared
 from .windows import Series, all_ticks, imputed, scored_items, whole_gaps
 
