@@ -20,12 +20,12 @@ from wishflow.numerics.devices import computing, on_device
 from wishflow.numerics.tails import Jumps, elliptical_log_density, tail_draw, tail_variance
 from wishflow.series import autoregressive as dynamics
 from wishflow.series.autoregressive import Start
-from wishflow.series.jumps import Steps, best_jumps, jumps_in, with_jumps
 from wishflow.series.jumps_ahead import patterns_of
 from wishflow.series.layout import Layout
 from wishflow.series.running.autoregressive import AutoRegressiveRunner
 from wishflow.series.running.censored import log_density
 from wishflow.series.specs import DynamicsSpec
+from wishflow.series.tails_of_steps import Steps, best_jumps, kept_law, with_law
 from wishflow.series.windows import Ticks
 from wishflow.wishart.specs import NoDiffusion
 
@@ -98,17 +98,17 @@ def test_jumps_are_found_where_there_are_some():
     rng = np.random.default_rng(1)
     sd = np.where(rng.uniform(size=4000) < SHARE, WIDTH, 1.0)
     r = rng.normal(size=4000) * sd * NARROW**0.5
-    share, width = best_jumps(steps_of(r[:3500]))
-    assert share == pytest.approx(SHARE, rel=0.5) and width == pytest.approx(WIDTH, rel=0.3)
-    assert jumps_in(steps_of(r[:3500]), steps_of(r[3500:])) is not None
-    assert jumps_in(steps_of(r[:50]), steps_of(r[3500:])) is None
+    found = best_jumps(steps_of(r[:3500]))
+    assert found.share == pytest.approx(SHARE, rel=0.5) and found.width == pytest.approx(WIDTH, rel=0.3)
+    assert isinstance(kept_law(steps_of(r[:3500]), steps_of(r[3500:]), True), Jumps)
+    assert kept_law(steps_of(r[:50]), steps_of(r[3500:]), True) is None
 
 
-def test_clean_rows_have_no_jumps():
+def test_clean_rows_have_no_heavier_tails():
     """Of 50 clean series one in a hundred at most is expected to have some."""
     rng = np.random.default_rng(2)
-    found = [jumps_in(steps_of(r[:400]), steps_of(r[400:])) for r in rng.normal(size=(50, 500))]
-    assert sum(jumps is not None for jumps in found) <= 2
+    found = [kept_law(steps_of(r[:400]), steps_of(r[400:]), True) for r in rng.normal(size=(50, 500))]
+    assert sum(law is not None for law in found) <= 2
 
 
 # --- forecasters -------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def linear_model(share, width):
     start = Start(*(jnp.asarray(x) for x in (-LINEAR, np.zeros(2), np.diag(WHITE))))
     spec = DynamicsSpec(drift="linear", diffusion=NoDiffusion())
     model = dynamics.build(spec, Layout(2, 1, 0), start, np.zeros((1, 2)), jax.random.key(0))
-    return with_jumps(with_constant_noise(model, FACTOR), Jumps(on_device(share), on_device(width)))
+    return with_law(with_constant_noise(model, FACTOR), Jumps(on_device(share), on_device(width)))
 
 
 def enumerated(share, width, y, x0):

@@ -83,7 +83,7 @@ class WishartForecaster(BaseForecaster):
     validation_fraction : float, default=0.1
         Part of the rows, the last ones, that is held back to choose options and to decide what is kept.
     calibrate : {"auto", None}, default="auto"
-        Whether forecasts are recalibrated, and Gaussian noise may get jumps, by held-back rows.
+        Whether forecasts are recalibrated, and Gaussian noise may get heavier tails, by held-back rows.
     n_members : int, default=1
         How many models are trained and mixed.
     reservoir_size : int, default=4096

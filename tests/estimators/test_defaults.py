@@ -1,5 +1,6 @@
 """What `WishartForecaster` decides by itself: options, what is kept of training, and how wide bands are."""
 
+import dataclasses
 import pickle
 
 import jax
@@ -10,7 +11,7 @@ import pytest
 import wishflow as wf
 from wishflow.errors import OptionError
 from wishflow.numerics.devices import computing, on_device
-from wishflow.series import defaults, validated
+from wishflow.series import candidates, defaults
 from wishflow.series.autoregressive import Start, build
 from wishflow.series.batches import masked_batch, series_batch
 from wishflow.series.choosing import bands_of
@@ -157,7 +158,7 @@ def test_without_origins_to_prefer_it_by_nothing_is_trained_and_forecasts_are_th
     """What is trained could not be kept: a linear model of all rows stays."""
     options = {"max_iter": 10, "n_inducing": 8, "n_train_samples": 2, "n_members": members}
     models = [wf.WishartForecaster(**options).fit(y.iloc[:n])]
-    monkeypatch.setattr(validated._Shared, "is_worth_training", True)
+    monkeypatch.setattr(candidates.Shared, "is_worth_training", True)
     models.append(wf.WishartForecaster(**options).fit(y.iloc[:n]))
     assert models[0].n_iter_ == 0 < models[1].n_iter_
     one, two = (model.forecast(8, n_draws=50) for model in models)
@@ -269,6 +270,17 @@ def trial(name, factors, n=40, damping=1.0):
 )
 def test_a_candidate_that_loses_at_a_band_of_horizons_is_not_kept(candidates, kept):
     trials = [trial("linear", (1.0, 1.0, 1.0), damping=None), *(trial(f"{c}", c) for c in candidates)]
+    assert choose(trials) is trials[kept]
+
+
+@pytest.mark.parametrize(("gain", "kept"), [(0.1, 1), (-0.1, 0), (None, 1)])
+def test_a_candidate_with_a_lower_density_is_not_kept(gain, kept):
+    """However good its forecasts are; where no densities are known the CRPS decides."""
+    trials = [trial("linear", (1.0, 1.0, 1.0), damping=None), trial("best", (0.9, 0.9, 0.9))]
+    if gain is not None:
+        rows = np.random.default_rng(3).normal(size=(2, 300))
+        densities = (rows[0], rows[0] + gain * (1.0 + rows[1]))
+        trials = [dataclasses.replace(one, densities=d) for one, d in zip(trials, densities, strict=True)]
     assert choose(trials) is trials[kept]
 
 

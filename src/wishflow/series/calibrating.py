@@ -30,7 +30,9 @@ BLOCKS = ((0.4, 0.6), (0.6, 0.8), (0.8, 1.0))
 HALVES = ((0.0, 0.5), (0.5, 1.0))
 NORMAL_WIDTH = 1.2815515655446004
 
-Draws = Callable[[linear.LinearModel, Origins], Float[np.ndarray, "S N H D"]]
+# The regression of some rows by a prior.
+Fit = Callable[[Prior], linear.LinearModel]
+Draws = Callable[[Fit, Origins], Float[np.ndarray, "S N H D"]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,9 +62,16 @@ class Rolled:
     def origins(self, parts: Sequence[Part]) -> Origins | None:
         return origins_in(parts, self.units, self.lags, self.n_steps)
 
-    def fitted_before(self, parts: Sequence[Part]) -> linear.LinearModel | None:
-        """The regression of the rows before the held-back ones."""
-        return linear.fitted([p.rows for p in parts], self.lags, self.prior, [p.first for p in parts])
+    def fit(self, own: linear.LinearModel, ends: Sequence[int] | None = None) -> Fit:
+        """Regressions of the rows before `ends`, of which that by the prior is known."""
+
+        def fit(prior: Prior) -> linear.LinearModel:
+            return own if prior == self.prior else self.fitted(prior, ends) or own
+
+        return fit
+
+    def fitted(self, prior: Prior, ends: Sequence[int] | None = None) -> linear.LinearModel | None:
+        return linear.fitted([p.rows for p in self.parts], self.lags, prior, ends)
 
 
 def with_weights(model: DynamicsModel, fit: linear.LinearModel) -> DynamicsModel:
@@ -79,9 +88,11 @@ def calibrated_bands(rolled: Rolled, draws: Draws | None, whole: linear.LinearMo
     blocks.)
     """
 
-    def ratios(fit: linear.LinearModel, origins: Origins) -> Float[np.ndarray, "N H P"]:
+    def ratios(
+        fit: linear.LinearModel, origins: Origins, ends: Sequence[int] | None = None
+    ) -> Float[np.ndarray, "N H P"]:
         if draws is not None:
-            return ratios_of(draws(fit, origins), origins.z)
+            return ratios_of(draws(rolled.fit(fit, ends), origins), origins.z)
         history = origins.histories.reshape(len(origins), max(rolled.lags), -1)[:, ::-1]
         sd = np.sqrt(np.diagonal(fit.covariances(origins.u.shape[1]), axis1=1, axis2=2))
         return np.abs(origins.z - fit.means(history, origins.u)) / (NORMAL_WIDTH * sd)
@@ -89,9 +100,10 @@ def calibrated_bands(rolled: Rolled, draws: Draws | None, whole: linear.LinearMo
     unseen, seen = [], []
     for block in BLOCKS:
         parts = rolled.between(*block)
-        fit, origins = rolled.fitted_before(parts), rolled.origins(parts)
+        ends = [p.first for p in parts]
+        fit, origins = rolled.fitted(rolled.prior, ends), rolled.origins(parts)
         if fit is not None and origins is not None:
-            unseen.append(ratios(fit, origins))
+            unseen.append(ratios(fit, origins, ends))
             seen.append(ratios(whole, origins))
     if not unseen:
         return None

@@ -19,20 +19,25 @@ from ..training.checkpoints import checkpoints_among, in_worker
 from ..training.journal import Clock, Trained
 from ..training.loop import STOPPED, warn_of
 from ..training.specs import TrainingSpec
+from .candidates import ValidatedProblem
 from .data.units import Tail, Units
 from .defaults import Settings, validates
 from .layout import Layout
 from .members import plans_of
+from .recalibration import COVERAGE
 from .specs import DynamicsSpec, chosen_lags
 from .starts import latent_start, latent_states, start_of
 from .training import SeriesProblem, train_member, train_series
-from .validated import Validated, ValidatedProblem, is_possible, train_validated
+from .validated import Validated, is_possible, train_validated
 from .ways import compared
 from .windows import Series, all_ticks, imputed, scored_items, whole_gaps
 
 HERE = Workers()
 # A CRPS of held-back rows, in standard deviations of y, beyond which forecasts are of no use.
 MOST_USABLE = 5.0
+# Intervals of 80 % that cover less of the held-back rows, at so many origins or more, are far too narrow: four standard
+# errors of 60 origins whose columns are right or wrong together.
+LEAST_COVERED, LEAST_JUDGED = 0.6, 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +75,7 @@ def train(
     PROGRAMS.make_room()
     task, found = _kept(tasks, calibrates, callbacks, workers)
     _warn_of_useless(found)
+    _warn_of_narrow(found)
     return task, found
 
 
@@ -80,6 +86,24 @@ def _warn_of_useless(found: Validated) -> None:
         warnings.warn(
             f"forecasts of held-back rows were off by {worst:.3g} standard deviations of y on average, so forecasts of "
             "this model are of no use; set freq to the usual gap between rows, pass fewer lags, or remove outliers.",
+            TrainingWarning,
+            stacklevel=5,
+        )
+
+
+def _warn_of_narrow(found: Validated) -> None:
+    """Intervals that hold far less of the held-back rows than they claim: most likely noise grew after the others."""
+    if found.rolled is None or len(found.rolled.ratios) < LEAST_JUDGED:
+        return
+    widths = 1.0 if found.calibration is None else found.calibration.at(np.ones(1))[0]
+    ratios = found.rolled.ratios[:, 0]
+    covered = float(np.mean((ratios <= widths)[~np.isnan(ratios)]))
+    if covered < LEAST_COVERED:
+        warnings.warn(
+            f"{COVERAGE:.0%} intervals one step ahead covered {covered:.0%} of the values at {len(ratios)} held-back "
+            "origins, by a model of the rows before them: the noise seems to change with time in a way that this model "
+            "does not know. Intervals of the next rows may be as narrow; fit again often, to recent rows, or pass "
+            "covariates X that the noise depends on.",
             TrainingWarning,
             stacklevel=5,
         )

@@ -70,7 +70,7 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         1000 rows on.
     innovations : {"gaussian", "student_t"}, default="gaussian"
         Law of the noise of a step. "student_t" has heavier tails, and its degrees of freedom are learnt. Gaussian noise
-        may get jumps in `fit`, see `calibrate`.
+        may get heavier tails in `fit`, see `calibrate`.
     rank : int, "auto" or None, default="auto"
         Rank ρ of the diffusion "wishart". It acts as the number of series where it is larger or None: full rank. "auto"
         is 5, or the number of series where that is smaller.
@@ -138,8 +138,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
         Part of the rows, the last ones, that is held back to choose options and to decide what is kept. 0 turns both
         off.
     calibrate : {"auto", None}, default="auto"
-        With "auto" forecasts are recalibrated by horizon and column, and Gaussian noise may get jumps, where rows are
-        held back. None turns both off.
+        With "auto" forecasts are recalibrated by horizon and column, and Gaussian noise may get heavier tails, where
+        rows are held back. None turns both off.
     n_members : int, default=1
         K > 1 mixes K models that are trained from different starts.
     reservoir_size : int, default=4096
@@ -163,21 +163,21 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
     model_ : DynamicsModel or LatentModel
         The fitted model, in scaled units; with several members the first of them.
     spec_ : DynamicsSpec
-        The model that was kept, which may be simpler than the one asked for. `spec_.innovations` is "jumps" where its
-        noise has jumps. With several members that of the first.
+        The model that was kept, which may be simpler than the one asked for. `spec_.innovations` is "jumps" or
+        "student_t" where its noise has such tails. With several members that of the first.
     training_ : TrainingSpec
         How the model was trained: the preset with the options that were given.
     history_ : DataFrame
         One row for each iteration, none where nothing was trained: `objective` and its parts. See Notes on `bound`.
         With several members it has a column "member".
     validation_history_ : DataFrame or None
-        The candidates that were compared on the held-back rows: CRPS by band of horizons, coverage of 80 % intervals,
-        and which one was kept. None where nothing was compared. With several members it has a column "member", and
-        where two choices of options were compared a column "options by".
+        The candidates that were compared on the held-back rows: CRPS by band of horizons, mean log density of a row
+        given those before it, coverage of 80 % intervals, and which one was kept. None where nothing was compared. With
+        several members it has a column "member", and where two choices of options were compared a column "options by".
     n_iter_ : int
         Number of iterations, of all members together.
     status_ : str
-        How training ended, what was kept and why, and the jumps of the noise. After `update` with `update_params`:
+        How training ended, what was kept and why, and the tails of the noise. After `update` with `update_params`:
         whether the new parameters were accepted.
     calibration_ : HorizonScales or None
         Factors by horizon and column that deviations from the mean of a forecast are multiplied by. None: forecasts are
@@ -255,10 +255,11 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
     its zero is.
 
     Held-back rows: the last `validation_fraction` of the rows also decides when training ends and what is kept of it:
-    the linear auto-regression that training starts from, the Wishart noise beside it, or the GP drift too. What is kept
-    then sees all rows. Only models with a linear drift and the diffusion "wishart" are compared in this way. Where the
-    held-back rows have fewer than 15 origins of forecasts (below about 195 rows) the linear auto-regression is kept,
-    and nothing is trained.
+    the linear auto-regression that training starts from, or a constant mean in its place, the Wishart noise beside it,
+    or the GP drift too. A candidate is kept if its log density or its CRPS in a band of horizons is better by a paired
+    standard error, and none of these is worse by one. What is kept then sees all rows. Only models with a linear drift
+    and the diffusion "wishart" are compared in this way. Where the held-back rows have fewer than 15 origins of
+    forecasts (below about 195 rows) the linear auto-regression is kept, and nothing is trained.
 
     Plain values: with `validation_fraction=0` nothing is chosen, and "auto" means `lags=1`, `calendar=False`,
     `transform=None`, `rank=10`, `white_noise="constant"`, `n_inducing=100` and the iterations of the preset. The same
@@ -268,10 +269,12 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
     Recalibration: forecasts become wider or narrower by horizon and column, so that intervals cover what they claim in
     rolled forecasts. `Forecast.log_prob` is of the recalibrated law, `log_prob` of the forecaster of the model.
 
-    Jumps: with `calibrate="auto"` and `innovations="gaussian"` the noise may have jumps. Where held-back rows ask for
-    it, a share of the steps, at most a tenth, is some times as wide as the others. The covariance of a step stays the
-    same. `spec_.innovations` is then "jumps", and `status_` gives share and width. Jumps are part of the model:
-    `log_prob` and draws include them.
+    Tails: with `calibrate="auto"` and `innovations="gaussian"` the noise may have heavier tails, where held-back rows
+    ask for it: Student-t steps, or jumps, which are a share of the steps, at most a tenth, that is some times as wide
+    as the others. `spec_.innovations` is then "student_t" or "jumps", and `status_` gives degrees of freedom, or share
+    and width. The covariance of trained noise stays the same; that of constant noise with Student-t steps is the one of
+    highest likelihood. With a logarithmic transform steps are not Student-t, so that forecasts have means. Tails are
+    part of the model: `log_prob` and draws include them.
 
     Frequency: daily stamps that leave out every weekend are business days ("B"), and holidays are missing rows.
     `freq="D"` makes weekends steps too, and `freq=pd.offsets.CustomBusinessDay(holidays=…)` leaves out holidays.
@@ -439,7 +442,8 @@ class WishartForecaster(ForecastFrames, NoisePlots, BaseEstimator):
             With Student-t innovations and a logarithmic transform: forecasts then have no mean. Where stamps are nearly
             but not quite on a grid. Where rows are enough and regular, but none can be held back to choose options.
         TrainingWarning
-            If forecasts of held-back rows are off by more than five standard deviations of y on average.
+            If forecasts of held-back rows are off by more than five standard deviations of y on average, or 80 %
+            intervals one step ahead cover less than 60 % of them.
         """
         fitted = copy.copy(self)
         fitted._fit(y, X, fh)

@@ -12,6 +12,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
+from ..errors import DataError
 from ..numerics.devices import compiled, random_key
 from ..numerics.linalg import low_rank_log_density
 from ..training.stacks import stacked
@@ -101,6 +102,31 @@ def transitions_of(
     return found, held[keep], age[keep]
 
 
+def log_slopes(
+    parts: Sequence[Part], units: Units, steps: Transitions, at: Int[np.ndarray, " K"], lags: tuple[int, ...]
+) -> Float[np.ndarray, " K"]:
+    """log |dz/dy| of the rows that these steps of `transitions_of` lead to, summed over columns; zero where a
+    transform has no slope.
+    """
+    dim, memory = steps.increment.shape[1], max(lags)
+    ends = np.cumsum([max(0, len(part.rows) - memory) for part in parts])
+    of_part = np.searchsorted(ends, steps.row[at], side="right")
+    z = steps.X[at, :dim] + steps.increment[at]
+    found = np.zeros(len(at))
+    for i in np.unique(of_part):
+        own, rows = units.of_series(parts[i].key), of_part == i
+        try:
+            found[rows] = own.log_jacobian(own.inverse(z[rows]))
+        except DataError:
+            continue
+    return found
+
+
+def evenly(at: Int[np.ndarray, " N"], most: int) -> Int[np.ndarray, " K"]:
+    """At most so many of these places, spread evenly."""
+    return at[np.unique(np.linspace(0, len(at) - 1, min(len(at), most)).round().astype(int))]
+
+
 # --- rows held back ----------------------------------------------------------------------------------
 
 
@@ -150,15 +176,17 @@ class HeldBackSteps(AbstractHeldBack):
     @classmethod
     def of(cls, transitions: Transitions, at: Int[np.ndarray, " N"], seed: int, most: int = MOST_HELD) -> HeldBackSteps:
         """These steps; of more than `most` some, spread evenly."""
-        at = at[np.unique(np.linspace(0, len(at) - 1, min(len(at), most)).round().astype(int))]
+        at = evenly(at, most)
         chosen = Transitions(*(getattr(transitions, f.name)[at] for f in dataclasses.fields(Transitions)))
         batch = series_batch(chosen, None).transitions
         assert batch is not None
         return cls(batch, len(at), seed)
 
-    def terms(self, model: DynamicsModel) -> tuple[Float[np.ndarray, "S N"], Float[np.ndarray, "S N"]]:
+    def terms(
+        self, model: DynamicsModel, n_draws: int = N_HELD_DRAWS
+    ) -> tuple[Float[np.ndarray, "S N"], Float[np.ndarray, "S N"]]:
         """log p(0) and squared lengths of the residuals of a Gaussian model, for draws of J."""
-        at_zero, squares = _terms(model, self.batch, random_key(self.seed), N_HELD_DRAWS)
+        at_zero, squares = _terms(model, self.batch, random_key(self.seed), n_draws)
         return np.asarray(at_zero)[:, : self.n_rows], np.asarray(squares)[:, : self.n_rows]
 
     def log_densities(self, models: PyTree) -> tuple[Float[np.ndarray, " _rows"], ...]:

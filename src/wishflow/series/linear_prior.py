@@ -35,12 +35,16 @@ class Prior:
     season : int, optional
         s: the mean of the prior is x_{t−1} + x_{t−s} − x_{t−s−1} instead of a random walk, so that each series repeats
         its increments of a season ago. Own rows s and s + 1 steps back then have the standard deviation τ.
+    is_walk : bool
+        Whether the mean of the prior is a random walk. False: rows that know nothing of each other, about a constant
+        and what covariates say.
     """
 
     tightness: float = TIGHTNESS
     cross: float = CROSS
     sums: float | tuple[float, ...] = math.inf
     season: int | None = None
+    is_walk: bool = True
 
     @property
     def is_separate(self) -> bool:
@@ -55,10 +59,13 @@ class Prior:
         else:
             sums = "" if math.isinf(self.sums) else f", sums over lags of scale {self.sums:g}"
         season = "" if self.season is None else f", around increments {self.season} rows back"
+        season += "" if self.is_walk else ", around a constant"
         return f"scale {self.tightness:g} of the weights, {others}{sums}{season}"
 
 
 DEFAULT = Prior()
+# Weights of rows are held at zero, so that a row is a constant plus noise.
+CONSTANT_MEAN = Prior(LEAST_DEVIATION, cross=1.0, is_walk=False)
 
 
 def precision(lags: Sequence[int], dim: int, n_inputs: int, prior: Prior) -> Float[np.ndarray, "D K"]:
@@ -75,6 +82,8 @@ def precision(lags: Sequence[int], dim: int, n_inputs: int, prior: Prior) -> Flo
 def means(lags: Sequence[int], dim: int, n_inputs: int, prior: Prior) -> Float[np.ndarray, "D K"]:
     """Means of single weights."""
     found = np.zeros((dim, n_inputs))
+    if not prior.is_walk:
+        found[:, :dim] = -np.eye(dim)
     if prior.season is not None:
         for lag, value in ((prior.season, 1.0), (prior.season + 1, -1.0)):
             i = list(lags).index(lag)
