@@ -182,14 +182,15 @@ def test_values_of_a_noise_are_checked(kind, message, is_series, types_unchecked
         if is_series:
             wf.WishartForecaster(**options).fit(rows)
         else:
-            wf.FlowRegressor(**options).fit(rows, rows[:, 0])
+            wf.FlowRegressor(**options, validation_fraction=0).fit(rows, rows[:, 0])
 
 
 @pytest.mark.parametrize(("found", "message"), [(None, "returned None; expected an instance"), ("pair", "of shape")])
 def test_what_the_builder_of_a_diffusion_returns_is_checked(found, message):
     wf.register(Strange, lambda *arguments: (StrangeNoise("nothing"), np.eye(3)) if found == "pair" else found)
     with pytest.raises(OptionError, match=message):
-        wf.FlowRegressor(diffusion=Strange(), n_inducing=5).fit([[0.0, 0.0], [1.0, 2.0], [2.0, 0.5]], [0.0, 1.0, 0.0])
+        model = wf.FlowRegressor(diffusion=Strange(), n_inducing=5, validation_fraction=0)
+        model.fit([[0.0, 0.0], [1.0, 2.0], [2.0, 0.5]], [0.0, 1.0, 0.0])
 
 
 def test_what_the_builder_of_a_kernel_returns_is_checked():

@@ -176,7 +176,7 @@ def test_the_report_of_a_fit_says_what_was_trained(tmp_path):
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"x": rng.uniform(-2.0, 2.0, 60)})
     y = (np.sin(X["x"]) + 0.1 * rng.normal(size=60)).rename("height")
-    model = wf.SparseGPRegressor(n_inducing=7, max_iter=20).fit(X, y)
+    model = wf.FlowRegressor(n_inducing=7, max_iter=20, n_steps=2, validation_fraction=0).fit(X, y)
     path = model.report(tmp_path / "r.html", X, y)
     text = path.read_text(encoding="utf-8")
     assert "n_inducing=7" in text and f"status: {model.status_}" in text

@@ -141,7 +141,9 @@ def test_the_bound_is_never_above_the_exact_likelihood_on_100_random_problems():
     gaps = []
     for seed in range(100):
         X, y, variance, lengthscales, noise, Z, mean, sqrt = random_problem(seed)
-        raw = Positive.of(np.concatenate([[variance], lengthscales])).raw
+        kernel = kernels.build(RBF(variance=float(variance)), D)  # whose parameters have floors of their own
+        lengthscale = Positive.of(lengthscales, kernel.lengthscale.floor)
+        raw = jnp.concatenate([kernel.variance.raw[None], lengthscale.raw])
         exact = log_marginal_likelihood(X, y, variance, lengthscales, noise)
         collapsed, at_q = bounds(raw, jnp.asarray(Z), Positive.of([noise]).raw, make_batch(X, y), mean, sqrt)
         assert float(collapsed) <= exact + 1e-8 * abs(exact)

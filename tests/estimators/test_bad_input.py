@@ -253,6 +253,7 @@ def test_constant_target(estimator, X):
     np.testing.assert_allclose(fitted.predict(X), 7e5, rtol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:the fit explains nothing")
 @every_estimator
 def test_duplicated_rows_and_constant_columns(estimator, X, y, labels):
     target = labels if is_classifier(estimator) else y
@@ -263,6 +264,7 @@ def test_duplicated_rows_and_constant_columns(estimator, X, y, labels):
     assert_all_finite(fitted, other, target)
 
 
+@pytest.mark.filterwarnings("ignore:the fit explains nothing")
 @every_estimator
 def test_rows_that_are_all_the_same(estimator, X, y, labels):
     target = labels if is_classifier(estimator) else y
@@ -270,6 +272,7 @@ def test_rows_that_are_all_the_same(estimator, X, y, labels):
     assert_all_finite(clone(estimator).fit(same, target), same, target)
 
 
+@pytest.mark.filterwarnings("ignore:the fit explains nothing")
 @every_estimator
 def test_rows_that_nearly_coincide(estimator, X, y, labels):
     target = labels if is_classifier(estimator) else y

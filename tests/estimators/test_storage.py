@@ -19,6 +19,7 @@ from wishflow.likelihoods import Poisson, StudentT
 from wishflow.numerics.devices import computing
 from wishflow.regression import flow as flow_models
 from wishflow.regression import presets, sparse_gp
+from wishflow.regression.members import Mixture
 from wishflow.regression.specs import FlowSpec, SparseGPSpec
 from wishflow.training import Trained
 
@@ -58,7 +59,8 @@ def built(estimator, X, y):
             model = flow_models.build(problem.spec, problem.training, model, Z[:5], _key())
         model = _moved(model, rng)
     history = pd.DataFrame({"phase": ["fit"], "step": [0], "objective": [-1.5], "noise": [np.nan]})
-    estimator._accept(Trained(model, history, 1, "built", problem.spec))
+    trained = Trained(model, history, 1, "built", problem.spec)
+    estimator._accept(Mixture(trained, {"model": [trained]}, {"model": 1.0}, {"model": None}))
     return estimator
 
 

@@ -173,11 +173,11 @@ def test_each_fit_of_a_call_has_the_rule_of_its_own_size(monkeypatch):
     monkeypatch.setattr("wishflow.numerics.platform.trains_together", lambda n_models: True)
     asked = []
 
-    def stop(problems, callbacks):
+    def stop(problems, n_members, callbacks):
         asked.extend((problem.X.shape[1], problem.training) for problem in problems)
         raise InterruptedError
 
-    monkeypatch.setattr(many, "train", stop)
+    monkeypatch.setattr(many, "train_mixtures", stop)
     X, y = smooth(600)
     with pytest.raises(InterruptedError):
         wf.fit_many([wf.FlowRegressor() for _ in range(2)], [(X[:n], y[:n]) for n in (599, 600)])

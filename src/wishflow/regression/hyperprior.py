@@ -31,15 +31,16 @@ def hyperprior_penalty(kernel: AbstractKernel, likelihood: AbstractLikelihood) -
     Other parts, such as "periodic" and "linear", have no penalty, and only Gaussian noise has one. It does not grow
     with N.
     """
-    parts = jax.tree.leaves(kernel, is_leaf=_is_stationary)
-    total = sum((_of_lengthscales(part) for part in parts if _is_stationary(part)), start=jnp.zeros(()))
+    parts = jax.tree.leaves(kernel, is_leaf=is_stationary)
+    total = sum((_of_lengthscales(part) for part in parts if is_stationary(part)), start=jnp.zeros(()))
     if not isinstance(likelihood, GaussianLikelihood):
         return total
     noise = likelihood.variance
     return total + NOISE_SHAPE * jnp.sum(noise - 1.0 - jnp.log(noise))
 
 
-def _is_stationary(part: object) -> bool:
+def is_stationary(part: object) -> bool:
+    """Whether a part of a kernel has lengthscales of its own."""
     return isinstance(part, AbstractStationaryKernel)
 
 

@@ -1041,8 +1041,8 @@ class FlowRegressor(Validated, ModelRegressor):
     sparse GP; below 100 rows the sparse GP alone, and with `validation_fraction=0` the flow alone.
 
     Objective: that of a flow is no bound of the evidence and compares with no other model's
-    (`regression.objectives.is_bound` says why). The column `bound` of `history_` is there only for a sparse GP, or where
-    the objective of the flow is a bound: with `drift_posterior="gaussian"`, `sampling="pathwise"` and
+    (`regression.objectives.is_bound` says why). The column `bound` of `history_` is there only for a sparse GP, or
+    where the objective of the flow is a bound: with `drift_posterior="gaussian"`, `sampling="pathwise"` and
     `path_average="log"`, and a diffusion that is none of your own.
 
     References
