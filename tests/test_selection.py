@@ -66,7 +66,9 @@ def test_units_without_a_score_do_not_count_and_lost_ones_do():
     holes, lost, won = (dict(better) for _ in range(3))
     for found, value in ((holes, np.nan), (lost, -np.inf), (won, np.inf)):
         found["log density"] = np.where(np.arange(N) == 3, value, better["log density"])
-    assert select([holes], REFERENCE) == 0
+    unseen = {**REFERENCE, "log density": np.where(np.arange(N) == 3, np.nan, REFERENCE["log density"])}
+    assert select([holes], unseen) == 0
+    assert select([holes], REFERENCE) is None
     assert select([lost], REFERENCE) is None
     assert select([won], REFERENCE) == 0
     both = {**REFERENCE, "log density": lost["log density"]}

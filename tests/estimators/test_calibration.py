@@ -166,9 +166,11 @@ def test_mixtures_are_not_recalibrated_by_the_errors_of_their_members():
     alone = HonestRows(np.zeros((n, 1)), y, shifts[None], np.full((1, n, 1), 1.0), np.ones(1))
     assert alone.errors().std() == pytest.approx(1.5**0.5, rel=0.05)
     # Many members about the truth: the mean errs by 1, and the mixture is as wide as √1.5.
-    shrink = np.sqrt((1.0 - between / 1.5) / (1.0 + between))
-    together = dataclasses.replace(alone, shrink=shrink)
+    together = dataclasses.replace(alone, smaller=np.sqrt(1.0 - between / 1.5), wider=np.sqrt(1.0 + between))
     assert together.errors().std() == pytest.approx(1.5**-0.5, rel=0.05)
+    # Its density is that of the mixture, which weighs it beside others.
+    expected = scipy.stats.norm.logpdf(y, scale=1.5**0.5).mean()
+    assert together.log_densities(together.errors(), 1.0).mean() == pytest.approx(expected, abs=0.02)
 
 
 def test_members_are_not_too_sure_where_noise_is_small():

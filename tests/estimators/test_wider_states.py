@@ -141,16 +141,15 @@ def smooth(n):
 
 
 @pytest.mark.slow
-def test_a_gp_that_is_kept_is_that_of_the_inputs(quick, tmp_path):
-    """Steps far too long for data without noise: the flow loses, and what is kept is `SparseGPRegressor`'s."""
+def test_a_gp_that_has_all_the_weight_is_that_of_the_inputs(quick, tmp_path):
+    """Steps far too long for data without noise: the flow loses, and predictions are near those of a sparse GP."""
     X, y = smooth(600)
     options = {"n_inducing": 20, "random_state": 0}
     with pytest.warns(RuntimeWarning, match="diverged"):
         kept = wf.FlowRegressor(**options).fit(X, y)
     gp = wf.SparseGPRegressor(**options).fit(X, y)
-    assert kept.training_.state_dim == 6 and "was kept" in kept.status_
-    assert kept.directions_.shape == (2, 0)
-    np.testing.assert_allclose(kept.predict(X), gp.predict(X), atol=1e-8)
+    assert kept.training_.state_dim == 6 and kept.weights_["sparse GP"] > 0.8
+    np.testing.assert_allclose(kept.predict(X), gp.predict(X), atol=0.3)
     kept.save(tmp_path / "kept.safetensors")
     np.testing.assert_array_equal(wf.load(tmp_path / "kept.safetensors").predict(X), kept.predict(X))
 

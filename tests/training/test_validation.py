@@ -155,7 +155,7 @@ def test_held_back_rows_take_no_part_in_the_training_of_a_flow():
 
 
 def test_weights_are_found_by_rows_that_neither_model_has_seen():
-    """Targets of held-back rows that the flow alone could know: its weight does not rise."""
+    """Densities of held-back rows by the flow before it sees them, and by a sparse GP without them."""
     one = problem(training=dataclasses.replace(VALIDATED, calibrate=False, validation_fraction=0.5), n=120)
     (mixture,) = train_mixtures([one], 1)
     held = one.rows(one.held_back())

@@ -47,15 +47,15 @@ SCALES = STEP ** np.arange(-35.0, 12.0)
 WIDTH_STEPS = (0, 7, 11)
 WIDTHS = tuple(STEP**steps for steps in WIDTH_STEPS)
 TAILS = ((0.0, 1.0), *((share, width) for share in (0.02, 0.05, 0.1, 0.2, 0.3) for width in WIDTHS[1:]))
-# Of n errors the next one is of another kind than all of them with a probability of about 1/(n + 2), by the rule of
-# succession. Such errors are so many times as wide: without them one row that is 20 deviations off costs 200 nats.
+# After n errors the next one is of another kind than all of them with a probability of about ½/(n + 1) (Krichevsky and
+# Trofimov 1981). Such errors are so many times as wide: without them one row that is 20 deviations off costs 200 nats.
 RARE_WIDTH = 5.0
 # Squared errors in units of their variance, before their logarithm.
 SMALLEST_SQUARE = 1e-6
 # |h| at most, for scales from 1/4 to 4: with a law that is far too narrow at one row, its error costs a whole table.
 LARGEST_LOG = 2.0 * float(np.log(4.0))
 # Factors that laws of several candidates are tried with together, and the rows after which errors say as much of the
-# factor as one does. Each law is as wide as its own errors; their mixture is wider than its errors.
+# factor as the assumption that it is one. Each law is as wide as its own errors; their mixture is wider than its own.
 POOLED = np.exp(np.linspace(-0.5, 0.2, 15))
 POOLED_ROWS = 30.0
 
@@ -120,9 +120,9 @@ class Calibration(eqx.Module):
 class HonestRows:
     """Rows with predictions by models that have not seen them: T normal components for each, with weights.
 
-    Each row is predicted by one member of a mixture. The mixture of all is wider, and its mean has smaller errors:
-    `shrink` is the factor of the errors of each output that stands for both. Rows with equal numbers in `groups` are
-    not independent (None: each row is a group of its own): tests count groups, not rows.
+    Each row is predicted by one member of a mixture. The mixture of all is wider, by the factor `wider` of each output,
+    and its mean has errors that are smaller, by the factor `smaller`. Rows with equal numbers in `groups` are not
+    independent (None: each row is a group of its own): tests count groups, not rows.
     """
 
     X: Float[np.ndarray, "N D"]
@@ -130,7 +130,8 @@ class HonestRows:
     means: Float[np.ndarray, "T N P"]
     variances: Float[np.ndarray, "T N P"]
     weights: Float[np.ndarray, " T"]
-    shrink: Float[np.ndarray, " P"] | float = 1.0
+    smaller: Float[np.ndarray, " P"] | float = 1.0
+    wider: Float[np.ndarray, " P"] | float = 1.0
     groups: Int[np.ndarray, " N"] | None = None
 
     def subset(self, keep: np.ndarray) -> HonestRows:
@@ -176,19 +177,19 @@ class HonestRows:
         return np.einsum("t,tnp->np", self.weights, self.variances + (self.means - self.centre) ** 2)
 
     def errors(self) -> Float[np.ndarray, "N P"]:
-        """y − μ as the mixture of all members would have it, where that mixture is as wide as the components are."""
-        return (self.y - self.centre) * self.shrink
+        """y − μ of the mixture of all members, in units in which it is as wide as the components are."""
+        return (self.y - self.centre) * self.smaller / self.wider
 
     def log_densities(
         self, errors: Float[np.ndarray, "N P"], scale: Float[np.ndarray, "#N P"] | float
     ) -> Float[np.ndarray, " N"]:
-        """Log density of given errors where the law is `scale` times as wide about μ, joint over outputs."""
+        """Log density of errors in these units where the law is `scale` times as wide about μ, joint over outputs."""
         off = self.centre + errors / scale - self.means
         logs = self._constants - np.einsum("tnp,tnp,tnp->tn", off, off, self._half_precisions)
         # scipy.special.logsumexp takes three times as long, and this is where recalibration spends its time.
         highest = logs.max(0)
         np.exp(logs - highest, out=logs)
-        return highest + np.log(logs.sum(0)) - np.broadcast_to(np.log(scale), errors.shape).sum(-1)
+        return highest + np.log(logs.sum(0)) - np.broadcast_to(np.log(scale * self.wider), errors.shape).sum(-1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,14 +248,15 @@ def recalibrated(rows: HonestRows, fit_gp: FitGP, seed: int) -> Recalibrated:
     by_input = _ErrorSizes.of(rows, errors, sds)
     h = None if by_input is None else by_input.left_out(fit_gp, seed)
     if by_input is not None and h is not None:
-        tried = [(share, *_scale_and_tails(rows, errors, by_output * np.exp(0.5 * share * h))) for share in SHARES]
+        widths = {share: np.exp(0.5 * np.clip(share * h, -LARGEST_LOG, LARGEST_LOG)) for share in SHARES}
+        tried = [(share, *_scale_and_tails(rows, errors, by_output * width)) for share, width in widths.items()]
         share, scale_h, tail_h, found_h = max(tried, key=lambda one: float(one[-1].sum()))
         gain = rows.by_group(found_h - found)
         if gain.mean() > LEAST_LEAD * gain.std() / np.sqrt(len(gain)):
             scales = np.clip(scale_h * by_output, SCALES[0], SCALES[-1])
             tails, gp = _with_rare(rows, tail_h), jax.tree.map(np.asarray, by_input.fitted(fit_gp))
             calibration = Calibration(scales, *tails, gp, share * by_input.unit)
-            return Recalibrated.of(calibration, rows, scales * np.exp(0.5 * share * h))
+            return Recalibrated.of(calibration, rows, scales * widths[share])
     # One scale for each output, and the tails.
     if not 2.0 * rows.by_group(found - before).sum() > scipy.stats.chi2.ppf(LEVEL, errors.shape[1] + 1):
         return none
@@ -270,7 +272,7 @@ def calibrate(rows: HonestRows, fit_gp: FitGP, seed: int) -> Calibration | None:
 
 def _with_rare(rows: HonestRows, tail: tuple[float, float]) -> tuple[Float[np.ndarray, " K"], Float[np.ndarray, " K"]]:
     """Shares and widths of the tail that the rows ask for, and of errors as none of them has."""
-    rare, (share, width) = 1.0 / (len(rows.first_of_groups()[0]) + 2.0), tail
+    rare, (share, width) = 0.5 / (len(rows.first_of_groups()[0]) + 1.0), tail
     return np.array([(1.0 - rare) * share, rare]), np.array([width, RARE_WIDTH])
 
 
@@ -359,7 +361,7 @@ class _ErrorSizes:
             model = self.fitted(fit_gp, part != k)
             own = padded_batch(self.X[part == k], self.targets[part == k], size_class(len(self.X)))
             h[part == k] = np.asarray(_means(jax.tree.map(jnp.asarray, model), own.X))[: (part == k).sum()]
-        return np.clip(h * self.unit, -LARGEST_LOG, LARGEST_LOG)[self.numbers]
+        return (h * self.unit)[self.numbers]
 
 
 @compiled
@@ -381,6 +383,7 @@ def pooled_factor(laws: Sequence[Recalibrated], weights: Float[np.ndarray, " K"]
         logs = np.stack([law.widened(factor).log_densities() for law in laws])
         return float(scipy.special.logsumexp(logs + np.log(weights)[:, None], axis=0).sum())
 
-    best = float(max(POOLED, key=density))
     n_groups = len(laws[0].rows.first_of_groups()[0])
-    return best ** (n_groups / (n_groups + POOLED_ROWS))
+    if n_groups < LEAST_ROWS:
+        return 1.0
+    return float(max(POOLED, key=density)) ** (n_groups / (n_groups + POOLED_ROWS))

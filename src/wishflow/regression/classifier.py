@@ -108,8 +108,8 @@ class FlowClassifier(Validated, ClassifierMixin, ModelEstimator):
     classes_ : ndarray of shape (C,)
         The labels, sorted.
     model_ : FlowModel
-        The fitted flow, of scaled inputs; with several members the first.
-    spec_ : FlowSpec
+        The fitted flow, of scaled inputs; with several members the first. With few held-back rows a SparseGPModel.
+    spec_ : FlowSpec or SparseGPSpec
         What `model_` is.
     training_ : TrainingSpec
         How the model was trained: the preset with the options that were given.

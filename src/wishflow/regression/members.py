@@ -190,8 +190,8 @@ def _mixed(
             laws[name] = _law_of(problem, models, folds, by_itself, calibration)
             calibrations[name] = kept[name][0].calibration if by_itself else laws[name].calibration
         weights = _weights({name: law.log_densities() for name, law in laws.items()})
-        if len(weights) > 1:
-            factor = pooled_factor([laws[name] for name in weights], np.array(list(weights.values())))
+        factor = pooled_factor([laws[name] for name in weights], np.array(list(weights.values())))
+        if len(weights) > 1 and factor != 1.0:
             n_outputs = problem.y.shape[1]
             calibrations = {
                 name: (calibrations[name] or Calibration.neutral(n_outputs)).widened(factor) for name in weights
@@ -203,7 +203,7 @@ def _mixed(
     calibrations = {name: calibrations[name] for name in weights}
     if n_members == 1:
         scores = ", ".join(f"{name} {values.mean():.4f}" for name, values in densities.items())
-        why += f" (log density of {len(held[0].X)} held-back rows, scaled: {scores})"
+        why += f" (log density of {len(held[0].X)} held-back rows before recalibration, scaled: {scores})"
         return Mixture(first, chosen, weights, calibrations, why)
     log_density = scipy.special.logsumexp([densities[n] + np.log(w) for n, w in weights.items()], axis=0)
     means = {name: _joined(unseen[name], held, folds, _mean) for name in weights}
@@ -272,20 +272,23 @@ def _law_of(
     X = some.X[:, : problem.n_inputs]
     honest = HonestRows(X, some.y, means, variances, components[0][2], groups=some.groups)
     if len(models) > 1:
-        honest = dataclasses.replace(honest, shrink=_shrink(some, models, honest))
+        smaller, wider = _mixing(some, models, honest)
+        honest = dataclasses.replace(honest, smaller=smaller, wider=wider)
     if not is_given:
         return recalibrated(honest, functools.partial(gp_for, problem), problem.seed)
     scales = np.ones_like(some.y) if calibration is None else predictive_scales(calibration, X)
     return Recalibrated.of(calibration, honest, scales)
 
 
-def _shrink(problem: Problem, models: list[Any], rows: HonestRows) -> Float[np.ndarray, " P"]:
-    """By how much errors of single members are too large for the mixture of all, relative to its width.
+def _mixing(
+    problem: Problem, models: list[Any], rows: HonestRows
+) -> tuple[Float[np.ndarray, " P"], Float[np.ndarray, " P"]]:
+    """By which factors the mixture of all members has smaller errors than single members, and is wider.
 
     With b the mean variance of the members' means about their mean, at rows that one of them has not seen, errors of
-    the mixture have the mean square e² − b, and its own variance is v + b: √((1 − b/e²)/(1 + b/v)). All three are means
-    over the same rows, so that a few rows which members disagree about count in each. Members that have seen a row
-    agree more than on a new one: b is too small rather than too large.
+    the mixture have the mean square e² − b, and its own variance is v + b: √(1 − b/e²) and √(1 + b/v). All three are
+    means over the same rows, so that a few rows which members disagree about count in each. Members that have seen a
+    row agree more than on a new one: b is too small rather than too large.
     """
     some = np.random.default_rng(problem.seed).permutation(len(problem.X))[:MOST_COMPARED]
     means = [
@@ -294,5 +297,6 @@ def _shrink(problem: Problem, models: list[Any], rows: HonestRows) -> Float[np.n
     ]
     between = np.stack(means).var(0).mean(0)
     square = ((rows.y - rows.centre)[some] ** 2).mean(0)
+    # Many members whose errors have nothing in common halve the mean square at the least that is believed.
     smaller = np.clip(1.0 - between / np.maximum(square, 1e-300), 0.5, 1.0)
-    return np.sqrt(smaller / (1.0 + between / rows.variance[some].mean(0)))
+    return np.sqrt(smaller), np.sqrt(1.0 + between / rows.variance[some].mean(0))

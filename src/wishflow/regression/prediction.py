@@ -262,7 +262,7 @@ def _paths(model: FlowModel, X: Float[Array, "N D"], key: PRNGKeyArray) -> Float
 
 
 def _flows(model: Any) -> bool:
-    """Whether rows move at all: a sparse GP that was kept instead of a flow is one over no time."""
+    """Whether rows move at all."""
     return isinstance(model, FlowModel) and model.flow_time > 0.0
 
 

@@ -144,8 +144,8 @@ class ModelRegressor(MultiOutputMixin, RegressorMixin, ModelEstimator):
         The steps are stochastic for all likelihoods and sizes. A preset has as many of them as for data in memory; one
         pass over N rows is N / `batch_size` iterations. In each part rows are shuffled within windows of 262,144 /
         `n_parts`, and units of reading (row groups of Parquet) are visited in random order. Small row groups, of some
-        5,000 rows, are shuffled better and read with less memory. The law of a flow is recalibrated by the held-back
-        rows; that of a sparse GP is not.
+        5,000 rows, are shuffled better and read with less memory. A `FlowRegressor` is
+        recalibrated by the held-back rows; a `SparseGPRegressor` is not.
 
         Examples
         --------
@@ -805,7 +805,7 @@ class SparseGPRegressor(ModelRegressor):
     The model is y = g(x) + noise, or y ~ p(y | g(x)), with one Gaussian process g for each target. It is approximated
     through its values at M inducing points. Inputs and targets are standardised first (targets with Student-t noise by
     robust scales; counts are not scaled). With Gaussian noise kernel and noise start from those of an exact GP of 500
-    rows. A fit that is not a nat ahead of noise alone warns, and says so in `status_`.
+    rows. A fit that explains nothing of the targets warns, and says so in `status_`.
 
     Recalibration counts groups where `fit` was given `groups` or rows have copies. With fewer than 30 groups nothing is
     recalibrated. The width depends on the inputs only if there are at least 60 groups, and at least half as many groups

@@ -194,6 +194,7 @@ def _restored_calibration(
     found = jax.tree.map(np.asarray, unflatten_arrays(_calibration_template(header, shapes), arrays))
     shares, widths = found.tail_share, found.tail_width
     is_law = (found.scale > 0).all() and (widths > 0.0).all() and (shares >= 0.0).all() and shares.sum() <= 1.0
+    is_law &= len(shares) > 0
     require(is_law, "the recalibration has scales that are not positive, or tail shares that are no probabilities")
     return found
 

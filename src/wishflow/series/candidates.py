@@ -163,10 +163,12 @@ class Shared:
         at = evenly(np.flatnonzero(self.is_held), MOST_ROWS)
         return log_slopes(self.parts, self.units, self.transitions, at, self.lags)
 
-    @property
-    def is_parted(self) -> bool:
-        """Whether there are steps before the held-back rows and among them."""
-        return bool(self.is_held.any() and not self.is_held.all())
+    @functools.cached_property
+    def has_densities(self) -> bool:
+        """Whether there are steps before the held-back rows and among them, and most rows are whole: the density of a
+        filled cell says nothing.
+        """
+        return bool(self.is_held.any() and not self.is_held.all() and self.counts_steps(max(self.lags)))
 
     @property
     def n_origins(self) -> int:
@@ -237,7 +239,7 @@ class Judge:
         problem, shared = self.problem, self.shared
         fit = shared.fit(prior)
         model, name = _flat_model(problem, fit), f"{name}, constant noise"
-        if not shared.is_parted:
+        if not shared.has_densities:
             return [self._candidate(name, State(model, prior), None, None)]
         seen, held = shared.steps(model, problem.seed, 1)
         best: _Scored = (model, None, held.log_densities())
@@ -268,12 +270,12 @@ class Judge:
         problem, shared, law, spec = self.problem, self.shared, None, self.problem.spec
         if shared.n_origins < LEAST_ORIGINS:
             return []
-        if problem.calibrates and spec.innovations == "gaussian" and shared.is_parted:
+        if problem.calibrates and spec.innovations == "gaussian" and shared.has_densities:
             law = kept_law(*shared.steps(best, problem.seed, N_HELD_DRAWS), problem.may_be_student_t)
         model, found = with_law(best, law), []
         for damping in DAMPINGS if has_gp(best) else (1.0,):
             state = State(damped(model, damping), prior)
-            values = shared.densities(state.model, problem.seed)
+            values = shared.densities(state.model, problem.seed) if shared.has_densities else None
             found.append(self._candidate(name_of(spec, damping, prior) + _tails(law), state, law, values, damping))
         return found
 

@@ -97,7 +97,8 @@ def _warn_of_narrow(found: Validated) -> None:
         return
     widths = 1.0 if found.calibration is None else found.calibration.at(np.ones(1))[0]
     ratios = found.rolled.ratios[:, 0]
-    covered = float(np.mean((ratios <= widths)[~np.isnan(ratios)]))
+    is_seen = ~np.isnan(ratios)
+    covered = float(np.mean((ratios <= widths)[is_seen])) if is_seen.any() else 1.0
     if covered < LEAST_COVERED:
         warnings.warn(
             f"{COVERAGE:.0%} intervals one step ahead covered {covered:.0%} of the values at {len(ratios)} held-back "

@@ -20,6 +20,8 @@ SMALL_RIDGE = 1e-6
 # Smallest eigenvalue of a covariance as a share of the mean one.
 FLOOR = 1e-8
 TINY = 1e-12
+# Smaller weights are those that a prior holds at zero.
+LEAST_WEIGHT = 1e-6
 # From this share of seen targets on, rows filled by a model count as rows.
 FEW_HOLES = 0.97
 # Below this share of seen values holes are on average longer than one row.
@@ -262,7 +264,7 @@ def with_covariance(model: LinearModel, stretches: Sequence[Stretch], ends: Sequ
     enough = is_whole.sum() >= max(10 * model.dim, 0.2 * len(seen))
     rows = residuals[is_whole] if enough else residuals
     # One weight of each series is lost for each row that fits it: as in least squares, at most half of the rows.
-    n_weights = np.count_nonzero(model.weights, axis=1).max(initial=0)
+    n_weights = np.count_nonzero(np.abs(model.weights) > LEAST_WEIGHT, axis=1).max(initial=0)
     n_rows = max(len(rows) - n_weights, len(rows) / 2, 1.0)
     covariance = rows.T @ rows / n_rows
     if not enough:

@@ -25,9 +25,9 @@ def select(candidates: Sequence[Scores], reference: Scores, lead: float = 1.0) -
     Parameters
     ----------
     candidates : sequence of mapping of str to ndarray
-        Scores of each candidate; NaN for a unit without one. Names that the reference does not have do not count.
+        Scores of each candidate. Names that the reference does not have do not count.
     reference : mapping of str to ndarray
-        Scores of what is used otherwise, of the same units.
+        Scores of what is used otherwise, of the same units; NaN for a unit that nothing was observed of.
     lead : float, default=1.0
         Standard errors.
 
@@ -51,13 +51,16 @@ def _leads(gains: Sequence[tuple[float, float]], lead: float) -> bool:
 
 
 def _is_behind(gains: Sequence[tuple[float, float]]) -> bool:
-    return any(mean < -MOST_BEHIND * error or np.isnan(mean) for mean, error in gains)
+    return any(mean < -MOST_BEHIND * error for mean, error in gains)
 
 
 def _gain(candidate: Float[np.ndarray, " N"], reference: Float[np.ndarray, " N"]) -> tuple[float, float]:
-    """The mean gain and its standard error; equal infinities are no gain, and an infinite loss has no error."""
-    has_score = ~(np.isnan(candidate) | np.isnan(reference))
-    new, old = candidate[has_score], reference[has_score]
+    """The mean gain and its standard error; equal infinities are no gain, and an infinite loss has no error.
+
+    Units that the reference has no score for do not count; a candidate that has none for others has lost them.
+    """
+    has_score = ~np.isnan(reference)
+    new, old = np.where(np.isnan(candidate), -np.inf, candidate)[has_score], reference[has_score]
     with np.errstate(invalid="ignore"):
         gains = np.where(new == old, 0.0, new - old)
     if len(gains) < 2:

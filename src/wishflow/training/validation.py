@@ -1,7 +1,7 @@
 """Rows held back from training: which rows, and the state that predicted them best.
 
 A flow's objective can rise while its predictions get worse (the drift is a point estimate). So iterations, and the
-choice between a flow and the sparse GP alone, are decided by the log density of rows that took no part in training.
+weights of a flow and a sparse GP, are decided by the log density of rows that took no part in training.
 """
 
 from __future__ import annotations
