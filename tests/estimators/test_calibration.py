@@ -226,7 +226,9 @@ def test_one_row_that_is_far_off_costs_little_of_a_table():
     """Forty deviations, where no error was above four: a normal law would lose 800 nats."""
     errors = 0.5 * np.random.default_rng(0).normal(size=(300, 1))
     groups = np.repeat(np.arange(100), 3)  # too few for a width by inputs
-    rows = HonestRows(np.zeros((300, 1)), errors, np.zeros((1, 300, 1)), np.ones((1, 300, 1)), np.ones(1), 1.0, groups)
+    rows = HonestRows(
+        np.zeros((300, 1)), errors, np.zeros((1, 300, 1)), np.ones((1, 300, 1)), np.ones(1), groups=groups
+    )
     found = recalibrated_rows(rows, no_gp, 0)
     far = dataclasses.replace(found, rows=dataclasses.replace(rows, y=np.full((300, 1), 20.0)))
     assert found.calibration is not None and found.calibration.tail_share.sum() < 0.05
