@@ -84,6 +84,12 @@ def fitted() -> Callable[[str], Fitted]:
     return find
 
 
+@pytest.fixture
+def case(name: str, fitted: Callable[[str], Fitted]) -> Fitted:
+    """The fitted model of the case that a test is parametrised by."""
+    return fitted(name)
+
+
 class Stop(wf.callbacks.Callback):
     """Raises an error when training reports for the given time."""
 
