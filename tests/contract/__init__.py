@@ -1,0 +1,1 @@
+"""What users can do, through the public API alone."""
