@@ -113,11 +113,7 @@ def test_the_density_is_the_mean_over_normal_components(case):
         np.testing.assert_allclose(logs, weights @ log_density, rtol=1e-9, atol=1e-10)
 
 
-# Draws are wider or narrower about the mean of their candidate, which is multiplied by its weight by mistake.
-MIXED = pytest.param("mixed", marks=pytest.mark.xfail(strict=True, reason="draws of weighted candidates are shifted"))
-
-
-@pytest.mark.parametrize("name", [MIXED if name == "mixed" else name for name in REGRESSORS])
+@pytest.mark.parametrize("name", REGRESSORS)
 def test_draws_come_from_the_law(case):
     """Up to errors of 2,000 draws, and of a law of five sample paths where draws have new ones."""
     n = 2000

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -218,7 +219,8 @@ def _recalibrated(
     calibration = candidate.calibration
     if calibration is None:
         return draws
-    centre = predictive_moments(Law((candidate,)), X, law_seed, n_paths)[0]
+    alone = eqx.tree_at(lambda c: c.weight, candidate, np.ones(()))  # its own mean, not its share of that of the law
+    centre = predictive_moments(Law((alone,)), X, law_seed, n_paths)[0]
     widths = np.concatenate([calibration.tail_width, [1.0]])
     which = np.searchsorted(np.cumsum(calibration.tail_share), rng.random((*draws.shape[:2], 1)), side="right")
     scales = predictive_scales(calibration, X) * widths[which]
