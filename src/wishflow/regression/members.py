@@ -35,7 +35,7 @@ FLOW, ODE, GP = "flow", "flow without noise", "sparse GP"
 # Of a member: as many as a fit needs.
 LEAST_TRAINING_ROWS = 2
 # A flow is tried where at least so many of the rows, all in all, are predicted by fits that have not seen them. Fewer
-# say neither how wide its law must be nor how much weight it earns, and there the sparse GP was ahead on every table.
+# say neither how wide its law must be nor how much weight it earns.
 LEAST_UNSEEN, LEAST_UNSEEN_OF_MEMBERS = 30, 100
 # Rows that count as divided equally between candidates: few rows do not give one of them all the weight.
 PRIOR_ROWS = 20.0
